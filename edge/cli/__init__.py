@@ -1,0 +1,1 @@
+"""The two commands, `edge-deploy` and `edge-runtime`."""

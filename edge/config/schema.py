@@ -1,0 +1,113 @@
+"""Every key of a pipeline file, its type and its default. `pipelines/reference.yaml` documents them one by one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+__all__ = [
+    "BatchConfig",
+    "EngineConfig",
+    "ModelConfig",
+    "MqttConfig",
+    "PipelineConfig",
+    "PublishConfig",
+    "StreamConfig",
+    "TlsConfig",
+]
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+TopicLevel = Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{1,32}$")]
+InputSize = Annotated[list[Annotated[int, msgspec.Meta(ge=32)]], msgspec.Meta(min_length=2, max_length=2)]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Unknown keys are refused."""
+
+
+class ModelConfig(_Strict, frozen=True, kw_only=True):
+    """The model file and how its detections are filtered. What is not stated is read from the ONNX."""
+
+    onnx: str
+    calibration: str | None = None
+    precision: Literal["int8", "fp16", "fp32"] = "fp32"
+    score_threshold: Share = 0.25
+    iou_threshold: Share = 0.45
+    max_detections: Annotated[int, msgspec.Meta(ge=1)] = 300
+    family: Literal["yolov5", "yolov8", "yolov10", "yolox"] | None = None
+    labels: list[str] | None = None
+    input_size: InputSize | None = None
+
+
+class EngineConfig(_Strict, frozen=True, kw_only=True):
+    """Which engine runs the model; `threads` is for the CPU engine, None = all cores."""
+
+    kind: Literal["auto", "tensorrt", "openvino"] = "auto"
+    threads: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+class BatchConfig(_Strict, frozen=True, kw_only=True):
+    """A batch is closed when it is full or its oldest frame has waited `max_wait_ms`."""
+
+    max_frames: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
+    max_wait_ms: Annotated[float, msgspec.Meta(ge=0)] = 20
+
+
+class StreamConfig(_Strict, frozen=True, kw_only=True):
+    """One camera or file. `realtime` plays a file at its own pace, as a camera would deliver it."""
+
+    id: TopicLevel
+    uri: str
+    credential: str | None = None
+    max_fps: Positive | None = None
+    classes: list[str] | None = None
+    loop: bool = False
+    realtime: bool = False
+    decoder: Literal["auto", "software", "nvmm", "pyav"] = "auto"
+    latency_ms: Annotated[int, msgspec.Meta(ge=0)] = 200
+    stall_s: Positive = 3.0
+
+
+class TlsConfig(_Strict, frozen=True, kw_only=True):
+    """TLS of the broker connection; an empty mapping means the system's authorities and a checked host name."""
+
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+
+class MqttConfig(_Strict, frozen=True, kw_only=True):
+    """The broker. TLS is on unless `tls: false` asks for plain text."""
+
+    host: str
+    port: Port | None = None
+    site: TopicLevel = "default"
+    prefix: str = "edge/v1"
+    tls: TlsConfig | bool = True
+    credential: str | None = None
+    client_id: str | None = None
+    keepalive_s: Annotated[int, msgspec.Meta(ge=5, le=3600)] = 10
+
+
+class PublishConfig(_Strict, frozen=True, kw_only=True):
+    """Which frames become messages: all, those with detections, or those where something changed, plus a heartbeat."""
+
+    mode: Literal["all", "nonempty", "change"] = "change"
+    heartbeat_s: Positive = 1.0
+    jsonl: str | None = None
+
+
+class PipelineConfig(_Strict, frozen=True, kw_only=True):
+    """A whole pipeline file."""
+
+    version: Literal[1]
+    model: ModelConfig
+    streams: Annotated[list[StreamConfig], msgspec.Meta(min_length=1)]
+    device: TopicLevel | None = None
+    engine: EngineConfig = msgspec.field(default_factory=EngineConfig)
+    batch: BatchConfig = msgspec.field(default_factory=BatchConfig)
+    mqtt: MqttConfig | None = None
+    publish: PublishConfig = msgspec.field(default_factory=PublishConfig)

@@ -1,0 +1,1 @@
+"""The workstation composition: inspect, evaluate, listen."""

@@ -1,0 +1,95 @@
+"""Every error that edge-deploy raises on purpose.
+
+    EdgeError
+    ├─ ConfigError             the pipeline file, an option, a secret        exit 2 (service: 78)
+    ├─ ModelError              the ONNX file is not what it has to be        exit 2 (service: 78)
+    ├─ DatasetError            images or labels cannot be used               exit 2
+    ├─ EngineError             an engine cannot be made or run               exit 7
+    │  └─ TensorMismatchError  an array does not fit the engine              exit 7
+    ├─ SourceError             a stream cannot be read (now)                 counted, reported, retried
+    │  └─ EndOfStream          a file has been read to its end
+    ├─ PublishError            messages cannot be sent                       exit 3
+    └─ MissingDependencyError  a library is not installed                    exit 2 (service: 78)
+
+A message says where, what was expected, what came; `hint` says what to do.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "DatasetError",
+    "EdgeError",
+    "EndOfStream",
+    "EngineError",
+    "MissingDependencyError",
+    "ModelError",
+    "PublishError",
+    "SourceError",
+    "TensorMismatchError",
+]
+
+
+class EdgeError(Exception):
+    """Base of all errors that are meant for the user; `str(error)` is fit to be printed as it is."""
+
+    exit_code = 1
+
+    def __init__(self, problem: str, *, hint: str | None = None) -> None:
+        super().__init__(problem if hint is None else f"{problem}; {hint}")
+        self.problem = problem
+        self.hint = hint
+
+
+class ConfigError(EdgeError):
+    """The configuration cannot be used as written."""
+
+    exit_code = 2
+
+
+class ModelError(EdgeError):
+    """The ONNX file is damaged, unknown, or does not fit what the configuration says of it."""
+
+    exit_code = 2
+
+
+class DatasetError(EdgeError):
+    """Images or labels are missing or unreadable."""
+
+    exit_code = 2
+
+
+class EngineError(EdgeError):
+    """An engine cannot be built, loaded or run on this machine."""
+
+    exit_code = 7
+
+
+class TensorMismatchError(EngineError):
+    """An array given to an engine has another shape or dtype than the engine takes."""
+
+
+class SourceError(EdgeError):
+    """A stream cannot be read; `is_permanent` tells whether trying again soon is of no use (404, 401, no such file)."""
+
+    exit_code = 3
+
+    def __init__(self, problem: str, *, hint: str | None = None, is_permanent: bool = False) -> None:
+        super().__init__(problem, hint=hint)
+        self.is_permanent = is_permanent
+
+
+class EndOfStream(SourceError):  # noqa: N818 - the field's own name for it
+    """A finite source has delivered its last frame."""
+
+
+class PublishError(EdgeError):
+    """The broker cannot be reached or refuses us."""
+
+    exit_code = 3
+
+
+class MissingDependencyError(EdgeError):
+    """A library that this function needs is not installed."""
+
+    exit_code = 2

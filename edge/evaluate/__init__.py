@@ -1,0 +1,1 @@
+"""Accuracy of a detector against labelled images."""

@@ -1,0 +1,154 @@
+"""The interfaces at which rooms meet; each has two implementations or more and one contract test (tests/contracts)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.types import Frame, Preprocess, SourceCounts, StreamId
+
+__all__ = ["Engine", "FrameSource", "Message", "Publisher"]
+
+
+class Engine(Protocol):
+    """Turns the first `count` rows of one of its own canvases into raw output rows, asynchronously.
+
+    The engine owns normalisation and layout. `canvases` are uint8 (max_batch, H, W, 3) RGB in memory that the engine
+    reads directly; the caller fills rows, calls `start(index, count)`, may fill another canvas meanwhile, and calls
+    `wait(index)`. The canvas may be filled again once `wait` has returned; its outputs stay valid until the next
+    `start(index, ...)`. One thread at a time.
+    """
+
+    @property
+    def name(self) -> str:
+        """Kind and version, e.g. `openvino 2026.4.1`."""
+        ...
+
+    @property
+    def preprocess(self) -> Preprocess:
+        """The preprocess that is built into the engine."""
+        ...
+
+    @property
+    def max_batch(self) -> int:
+        """Rows of each canvas."""
+        ...
+
+    @property
+    def canvases(self) -> tuple[NDArray[np.uint8], ...]:
+        """Two or more canvases, border value everywhere at first."""
+        ...
+
+    def start(self, index: int, count: int) -> None:
+        """Begin inference of rows 0..count-1 of canvas `index`.
+
+        Raises:
+            TensorMismatchError: if there is no such canvas, or no such rows.
+        """
+        ...
+
+    def wait(self, index: int) -> NDArray[np.float32]:
+        """Return the raw output, float32 (count, ...), of the last `start(index, count)`.
+
+        Raises:
+            EngineError: if the inference failed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free memory and threads; further calls are errors."""
+        ...
+
+
+class FrameSource(Protocol):
+    """Gives the frames of one stream in order, scaled to fit the model, holding only a few of them.
+
+    A live source that is read too slowly lets the older frames go and counts them; another one waits for its reader.
+    After `EndOfStream` or another `SourceError` it can only be closed. `close` may be called from another thread, and
+    twice.
+    """
+
+    @property
+    def stream(self) -> StreamId:
+        """The stream that this source reads."""
+        ...
+
+    @property
+    def is_live(self) -> bool:
+        """Whether frames come at their own pace, so that the newest one wins."""
+        ...
+
+    def open(self) -> None:
+        """Start reading.
+
+        Raises:
+            SourceError: when that is known to be impossible at once.
+        """
+        ...
+
+    def read(self, timeout_s: float) -> Frame | None:
+        """Return the next frame, or None when none came in time. The frame's image is valid until the next call.
+
+        Raises:
+            EndOfStream: after the last frame of a finite source.
+            SourceError: when the stream broke.
+        """
+        ...
+
+    def counts(self) -> SourceCounts:
+        """Return what was decoded and dropped so far; final once closed."""
+        ...
+
+    def close(self) -> None:
+        """Stop and free everything."""
+        ...
+
+
+@runtime_checkable
+class Message(Protocol):
+    """A wire message that knows where it belongs."""
+
+    @property
+    def topic(self) -> str:
+        """Topic below the device's own level, e.g. `streams/east/detections`."""
+        ...
+
+    @property
+    def is_retained(self) -> bool:
+        """Whether the broker keeps it for later subscribers."""
+        ...
+
+    @property
+    def expiry_s(self) -> int | None:
+        """After how long it is of no use to anybody; None: never."""
+        ...
+
+    def encode(self) -> bytes:
+        """Return the JSON text."""
+        ...
+
+
+class Publisher(Protocol):
+    """Takes messages without ever blocking the caller, keeps their order, and accounts for each of them."""
+
+    def publish(self, message: Message) -> None:
+        """Accept a message, or let an older one go and count it."""
+        ...
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until everything accepted is delivered; return whether it is."""
+        ...
+
+    def counts(self) -> Mapping[str, int]:
+        """Return `accepted`, `delivered`, `waiting`, `dropped` and what else the implementation counts.
+
+        They balance: accepted = delivered + waiting + dropped.
+        """
+        ...
+
+    def close(self) -> None:
+        """Say goodbye where the protocol has one, and free everything."""
+        ...

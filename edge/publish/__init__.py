@@ -1,0 +1,1 @@
+"""What leaves the device: the wire messages and the ways they travel."""

@@ -1,0 +1,1 @@
+"""The device composition: streams, batches, inference, results, as one running service."""

@@ -1,0 +1,295 @@
+"""The values that travel between the rooms: frozen, validated where they are made, no behaviour beyond arithmetic.
+
+Times are integers in nanoseconds unless the name says otherwise. Arrays inside a value are documented with shape and
+dtype; B batch, H height, W width, N detections, K classes.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NewType
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "ClockSource",
+    "ColourOrder",
+    "Detections",
+    "DropReason",
+    "Frame",
+    "FrameHeader",
+    "FrameResult",
+    "HeadFamily",
+    "ImageSize",
+    "Letterbox",
+    "ModelSpec",
+    "PadPosition",
+    "Precision",
+    "Preprocess",
+    "SourceCounts",
+    "StageTimes",
+    "StreamId",
+    "StreamState",
+    "stream_id",
+]
+
+StreamId = NewType("StreamId", str)
+_STREAM_ID = re.compile(r"[a-z0-9-]{1,32}")
+
+
+def stream_id(text: str) -> StreamId:
+    """Return `text` as a stream id.
+
+    Raises:
+        ValueError: if it is not usable as one MQTT topic level and one file name.
+    """
+    if _STREAM_ID.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not usable as an MQTT topic level; use 1 to 32 of a-z, 0-9 and '-'")
+    return StreamId(text)
+
+
+class PadPosition(str, enum.Enum):
+    """Where the fitted image lies on the canvas."""
+
+    CENTRE = "centre"
+    TOP_LEFT = "top-left"
+
+
+class ColourOrder(str, enum.Enum):
+    """Channel order that the model was trained on; canvases are always RGB."""
+
+    RGB = "rgb"
+    BGR = "bgr"
+
+
+class Precision(str, enum.Enum):
+    """Arithmetic that an engine is asked to use."""
+
+    INT8 = "int8"
+    FP16 = "fp16"
+    FP32 = "fp32"
+
+
+class HeadFamily(str, enum.Enum):
+    """Layouts of the output tensor that we can decode (see `edge.vision.heads`)."""
+
+    YOLOV5 = "yolov5"  # (B, A, 5+K): cxcywh in pixels, objectness, scores. YOLOv5, YOLOv7
+    YOLOV8 = "yolov8"  # (B, 4+K, A): cxcywh in pixels, scores. YOLOv8, v9, 11, 12
+    YOLOV10 = "yolov10"  # (B, A, 6): xyxy in pixels, score, class. YOLOv10, YOLO26: end to end, no NMS
+    YOLOX = "yolox"  # (B, A, 5+K): raw offsets in cells, log sizes, objectness, scores
+
+
+class DropReason(str, enum.Enum):
+    """Why a decoded frame was let go on purpose."""
+
+    MAX_FPS = "max_fps"  # the stream's own limit
+    LATE = "late"  # a newer frame took its place before it was read
+    SUPERSEDED = "superseded"  # a newer frame took its row in the open batch
+    STOPPED = "stopped"  # the run ended before its turn came
+    FAILED = "failed"  # inference of its batch failed
+
+
+class ClockSource(str, enum.Enum):
+    """What `captured_at` of a frame rests on."""
+
+    ARRIVAL = "arrival"
+    FILE = "file"
+
+
+class StreamState(str, enum.Enum):
+    """Life of one stream as its consumers see it."""
+
+    CONNECTING = "connecting"
+    UP = "up"
+    DOWN = "down"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageSize:
+    """Width and height in pixels, both positive; never a bare tuple, so that the order is never guessed."""
+
+    width: int
+    height: int
+
+    def __post_init__(self) -> None:
+        if self.width < 1 or self.height < 1:
+            raise ValueError(f"an image has at least one pixel, got {self.width}x{self.height}")
+
+    def __str__(self) -> str:
+        return f"{self.width}x{self.height}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preprocess:
+    """How pixels become the model's input; hashed into tables, bundles and engine keys.
+
+    A canvas is uint8 RGB; an engine computes `(canvas in colour_order * scale - mean) / std`.
+    """
+
+    size: ImageSize
+    pad_position: PadPosition = PadPosition.CENTRE
+    pad_value: int = 114
+    colour_order: ColourOrder = ColourOrder.RGB
+    scale: float = 1 / 255
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.pad_value <= 255:
+            raise ValueError(f"pad_value is a uint8, got {self.pad_value}")
+        if self.scale <= 0 or min(self.std) <= 0:
+            raise ValueError(f"scale and std are positive, got {self.scale} and {self.std}")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values, in a stable order."""
+        return {
+            "size": [self.size.width, self.size.height],
+            "fit": "letterbox",
+            "pad_position": self.pad_position.value,
+            "pad_value": self.pad_value,
+            "colour_order": self.colour_order.value,
+            "scale": self.scale,
+            "mean": list(self.mean),
+            "std": list(self.std),
+        }
+
+    @property
+    def sha256(self) -> str:
+        """Lower-case hex digest of `as_json`: equal for equal pixels."""
+        return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letterbox:
+    """Where a source image lies on a canvas: scaled to `fitted`, its corner at (`pad_left`, `pad_top`)."""
+
+    source: ImageSize
+    fitted: ImageSize
+    canvas: ImageSize
+    pad_left: int
+    pad_top: int
+
+    def __post_init__(self) -> None:
+        fits_x = 0 <= self.pad_left <= self.canvas.width - self.fitted.width
+        fits_y = 0 <= self.pad_top <= self.canvas.height - self.fitted.height
+        if not (fits_x and fits_y):
+            raise ValueError(f"{self.fitted} at ({self.pad_left}, {self.pad_top}) is not inside {self.canvas}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameHeader:
+    """What is known of a frame besides its pixels.
+
+    `frame` is the decoder's count when this frame was taken (from 1, growing; its jumps are dropped frames).
+    `source_size` is before any scaling; `read_at_ns` is on the monotonic clock; `decode_ns` is how old the frame was
+    when it was read (0 where the source cannot know).
+    """
+
+    stream: StreamId
+    frame: int
+    pts_ns: int
+    captured_at_ns: int
+    clock: ClockSource
+    source_size: ImageSize
+    read_at_ns: int
+    decode_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One decoded picture, already scaled to `letterbox.fitted`.
+
+    `image` is uint8 (fitted.height, fitted.width, 3) RGB, may have padded rows (strides), and is only valid until the
+    next `read` or `close` of the source that gave it.
+    """
+
+    header: FrameHeader
+    letterbox: Letterbox
+    image: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detections:
+    """Detections of one frame, highest score first.
+
+    Attributes:
+        xyxy: float32 (N, 4), pixels of the source frame.
+        score: float32 (N,), 0 to 1.
+        class_id: int32 (N,), index of the model's label.
+    """
+
+    xyxy: NDArray[np.float32]
+    score: NDArray[np.float32]
+    class_id: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        count = len(self.score)
+        if self.xyxy.shape != (count, 4) or self.score.shape != (count,) or self.class_id.shape != (count,):
+            raise ValueError(
+                f"expected xyxy (N, 4), score (N,), class_id (N,); "
+                f"got {self.xyxy.shape}, {self.score.shape}, {self.class_id.shape}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTimes:
+    """How long one frame spent in each stage, nanoseconds of the monotonic clock."""
+
+    decode_ns: int
+    batch_wait_ns: int
+    infer_ns: int
+    post_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameResult:
+    """What is published of a frame; holds no pixels."""
+
+    header: FrameHeader
+    detections: Detections
+    times: StageTimes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCounts:
+    """What a source has done since it was made: `decoded` = read by us + sum of `dropped`, once it is closed."""
+
+    decoded: int = 0
+    dropped: Mapping[DropReason, int] = field(default_factory=dict)
+    errors: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """What an ONNX file turned out to be.
+
+    Attributes:
+        batch: the fixed batch size, or None when it is dynamic.
+        strides: of the detection levels, in the order of their cells in the output; empty for end-to-end heads.
+        is_quantized: the graph carries Q/DQ nodes.
+        evidence: why it was recognised, one sentence each.
+    """
+
+    path: Path
+    name: str
+    sha256: str
+    family: HeadFamily
+    input_name: str
+    output_name: str
+    preprocess: Preprocess
+    batch: int | None
+    labels: tuple[str, ...]
+    strides: tuple[int, ...]
+    is_quantized: bool = False
+    evidence: tuple[str, ...] = ()

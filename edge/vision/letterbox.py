@@ -1,0 +1,62 @@
+"""The letterbox: fit an image into the model's canvas without changing its aspect, and take boxes back out."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.types import ImageSize, Letterbox, PadPosition, Preprocess
+
+__all__ = ["fill_border", "fit", "paste", "source_from_canvas_xyxy"]
+
+
+def fit(source: ImageSize, preprocess: Preprocess) -> Letterbox:
+    """Return where an image of size `source` lies on the canvas of `preprocess`.
+
+    The fitted size is rounded to whole pixels and is at least one pixel; a centred image gets the smaller half of an
+    odd remainder at the left and at the top.
+    """
+    canvas = preprocess.size
+    scale = min(canvas.width / source.width, canvas.height / source.height)
+    fitted = ImageSize(width=max(1, round(source.width * scale)), height=max(1, round(source.height * scale)))
+    is_centred = preprocess.pad_position is PadPosition.CENTRE
+    return Letterbox(
+        source=source,
+        fitted=fitted,
+        canvas=canvas,
+        pad_left=(canvas.width - fitted.width) // 2 if is_centred else 0,
+        pad_top=(canvas.height - fitted.height) // 2 if is_centred else 0,
+    )
+
+
+def paste(image: NDArray[np.uint8], canvas: NDArray[np.uint8], letterbox: Letterbox) -> None:
+    """Copy a fitted image, uint8 (h, w, 3), to its place on a canvas, uint8 (H, W, 3); the border is not touched."""
+    top, left = letterbox.pad_top, letterbox.pad_left
+    canvas[top : top + letterbox.fitted.height, left : left + letterbox.fitted.width] = image
+
+
+def fill_border(canvas: NDArray[np.uint8], letterbox: Letterbox, *, pad_value: int) -> None:
+    """Write `pad_value` to everything outside the fitted image; needed only when a canvas row changes its letterbox."""
+    top, left = letterbox.pad_top, letterbox.pad_left
+    bottom, right = top + letterbox.fitted.height, left + letterbox.fitted.width
+    canvas[:top] = pad_value
+    canvas[bottom:] = pad_value
+    canvas[top:bottom, :left] = pad_value
+    canvas[top:bottom, right:] = pad_value
+
+
+def source_from_canvas_xyxy(xyxy: NDArray[np.float32], letterbox: Letterbox) -> NDArray[np.float32]:
+    """Undo the letterbox for a set of boxes.
+
+    Args:
+        xyxy: float32 (N, 4), pixels of the canvas.
+
+    Returns:
+        float32 (N, 4), pixels of the source frame, clipped to it.
+    """
+    source, fitted = letterbox.source, letterbox.fitted
+    offset = np.array([letterbox.pad_left, letterbox.pad_top] * 2, np.float32)
+    scale = np.array([source.width / fitted.width, source.height / fitted.height] * 2, np.float32)
+    limit = np.array([source.width, source.height] * 2, np.float32)
+    clipped: NDArray[np.float32] = np.clip((xyxy - offset) * scale, 0, limit).astype(np.float32, copy=False)
+    return clipped

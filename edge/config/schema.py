@@ -43,10 +43,11 @@ class ModelConfig(_Strict, frozen=True, kw_only=True):
 
 
 class EngineConfig(_Strict, frozen=True, kw_only=True):
-    """Which engine runs the model; `threads` is for the CPU engine, None = all cores."""
+    """Which engine runs the model; `threads` and `rows_per_request` are the CPU engine's, threads None = all cores."""
 
     kind: Literal["auto", "tensorrt", "openvino"] = "auto"
     threads: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    rows_per_request: Annotated[int, msgspec.Meta(ge=1)] = 1
 
 
 class BatchConfig(_Strict, frozen=True, kw_only=True):
@@ -80,7 +81,7 @@ class TlsConfig(_Strict, frozen=True, kw_only=True):
 
 
 class MqttConfig(_Strict, frozen=True, kw_only=True):
-    """The broker. TLS is on unless `tls: false` asks for plain text."""
+    """The broker. TLS is on unless `tls: false` asks for plain text. `auto` falls back from MQTT v5 to v3.1.1."""
 
     host: str
     port: Port | None = None
@@ -90,6 +91,7 @@ class MqttConfig(_Strict, frozen=True, kw_only=True):
     credential: str | None = None
     client_id: str | None = None
     keepalive_s: Annotated[int, msgspec.Meta(ge=5, le=3600)] = 10
+    protocol: Literal["auto", "v5", "v3.1.1"] = "auto"
 
 
 class PublishConfig(_Strict, frozen=True, kw_only=True):

@@ -1,1 +1,1 @@
-"""The engines that run a model, behind ."""
+"""The engines that run a model, behind `edge.protocols.Engine`."""

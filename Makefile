@@ -1,0 +1,41 @@
+# Two commands do everything: `make demo` and `make test`. Both set up what they need and say what they install.
+SHELL := /bin/bash
+PYTHON := .venv/bin/python
+
+.PHONY: help setup demo test check format bench docs clean
+
+help:            ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: .venv/.ready   ## Debian packages (where allowed) and .venv
+
+.venv/.ready: setup.cfg pyproject.toml tools/setup.sh
+	@bash tools/setup.sh
+
+demo: setup      ## four synthetic cameras -> INT8-ready YOLO -> MQTT -> an independent subscriber
+	@.venv/bin/edge-deploy demo $(ARGS)
+
+test: setup      ## everything that can run on one Linux machine; needs the real parts
+	@bash tools/setup.sh --require-all
+	@$(MAKE) --no-print-directory check
+	@$(PYTHON) -m pytest $(ARGS)
+
+check: setup     ## ruff format, ruff, mypy --strict, the house test
+	@.venv/bin/ruff format --check edge tests tools
+	@.venv/bin/ruff check edge tests tools
+	@.venv/bin/mypy
+	@$(PYTHON) -m pytest -q tests/test_house.py
+
+format: setup    ## let ruff write
+	@.venv/bin/ruff format edge tests tools
+	@.venv/bin/ruff check --fix edge tests tools
+
+bench: setup     ## measure; writes docs/benchmarks.md
+	@$(PYTHON) -m tools.bench $(ARGS)
+
+docs: setup      ## schemas that are generated from the types
+	@$(PYTHON) -m edge.publish.schema docs
+	@$(PYTHON) -m edge.config.jsonschema pipelines/pipeline.schema.json
+
+clean:           ## everything that setup and tests made
+	rm -rf .venv build out *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

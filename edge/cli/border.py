@@ -1,0 +1,52 @@
+"""The outer border of both commands: what a person sees of an error, and the exit codes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from edge.errors import ConfigError, EdgeError, MissingDependencyError, ModelError
+
+__all__ = ["run_command"]
+
+_INTERNAL_ERROR = 1
+_USAGE_ERROR = 2
+_SERVICE_CONFIGURATION = 78  # EX_CONFIG: tells systemd that a restart does not help
+_INTERRUPTED = 130
+
+
+def run_command(command: click.Command, *, is_service: bool = False) -> NoReturn:
+    """Run `command` and end the process with its exit code; a traceback is only shown with `-v`."""
+    sys.exit(_exit_code_of(command, is_service=is_service))
+
+
+def _exit_code_of(command: click.Command, *, is_service: bool) -> int:
+    try:
+        code = command.main(standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return _USAGE_ERROR
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return _INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except EdgeError as error:
+        click.echo(f"error: {error}", err=True)
+        return _service_code(error) if is_service and "INVOCATION_ID" in os.environ else error.exit_code
+    except Exception as error:  # the border: everything else is ours to mend
+        if logging.getLogger("edge").isEnabledFor(logging.INFO):
+            logging.getLogger(__name__).exception("internal error")
+        click.echo(f"internal error: {type(error).__name__}: {error}; run again with -v and report it", err=True)
+        return _INTERNAL_ERROR
+
+
+def _service_code(error: EdgeError) -> int:
+    is_configuration = isinstance(error, (ConfigError, ModelError, MissingDependencyError))
+    return _SERVICE_CONFIGURATION if is_configuration else error.exit_code

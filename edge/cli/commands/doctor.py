@@ -1,0 +1,42 @@
+"""`edge-deploy doctor` and `edge-runtime doctor`."""
+
+from __future__ import annotations
+
+import click
+
+from edge.cli.lazy import verbosity_option
+
+__all__ = ["doctor"]
+
+_USAGE_OR_CONFIGURATION = 2
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  edge-deploy doctor
+  edge-deploy doctor --json"""
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@verbosity_option
+def doctor(as_json: bool) -> int:
+    """Show what this machine has and what is missing, with the command to get it.
+
+    Exits with 2 when something is missing that nothing works without.
+    """
+    from edge.cli.output import echo_json, echo_pairs
+    from edge.runtime.doctor import examine
+
+    findings = list(examine())
+    if as_json:
+        echo_json(
+            {
+                finding.name: {"here": finding.is_there, "needed": finding.is_needed, "detail": finding.detail}
+                for finding in findings
+            }
+        )
+    else:
+        marks = {True: "ok     ", False: "missing"}
+        echo_pairs((f"{marks[finding.is_there]} {finding.name}", finding.detail) for finding in findings)
+    is_broken = any(finding.is_needed and not finding.is_there for finding in findings)
+    return _USAGE_OR_CONFIGURATION if is_broken else 0

@@ -1,0 +1,101 @@
+"""`edge-runtime run`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from edge.cli.lazy import verbosity_option
+from edge.runtime.report import RunReport
+
+__all__ = ["report_lines", "run", "stop_on_signals"]
+
+_UNREACHABLE = 3
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  edge-runtime run --pipeline pipelines/gates.yaml
+  edge-runtime run --pipeline gates.yaml --duration 60 --stats stats.json
+  edge-runtime run --pipeline gates.yaml --duration 20 --annotate look/"""
+)
+@click.option("--pipeline", "path", type=click.Path(path_type=Path), required=True, help="The pipeline file.")
+@click.option("--duration", "duration_s", type=click.FloatRange(min=0.1), metavar="S", help="Stop after S seconds.")
+@click.option(
+    "--stats", "stats_path", type=click.Path(path_type=Path), metavar="FILE", help="Write the account as JSON."
+)
+@click.option(
+    "--annotate", "annotate_dir", type=click.Path(path_type=Path), metavar="DIR", help="Write frames with boxes."
+)
+@click.option("--annotate-every", default=1.0, show_default=True, metavar="S", help="Seconds of video between them.")
+@verbosity_option
+def run(
+    path: Path, duration_s: float | None, stats_path: Path | None, annotate_dir: Path | None, annotate_every: float
+) -> int:
+    """Decode all streams, infer in batches, publish; until SIGTERM, Ctrl-C or the end of all files.
+
+    What is in flight is inferred and published before it ends. Exits with 3 when a stream was down at the end.
+    """
+    from edge.config.load import load_pipeline
+    from edge.runtime.build import build_parts
+    from edge.runtime.service import Service
+
+    pipeline = load_pipeline(path)
+    with stop_on_signals() as stop:
+        parts = build_parts(pipeline, annotate_dir=annotate_dir, annotate_every_s=annotate_every)
+        click.echo(f"running {parts.name} with {parts.inference.engine.name}, {len(parts.sources)} streams", err=True)
+        report = Service(parts).run(stop, duration_s=duration_s)
+    for line in report_lines(report):
+        click.echo(line, err=True)
+    if stats_path is not None:
+        stats_path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    return _UNREACHABLE if report.has_failed_streams else 0
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[threading.Event]:
+    """Give an event that SIGTERM and SIGINT set; a second SIGINT interrupts as usual."""
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def report_lines(report: RunReport) -> Iterator[str]:
+    """Yield the account of a run for a person."""
+    content = report.as_json()
+    for stream in content["streams"]:
+        drops = ", ".join(f"{count} {reason}" for reason, count in stream["dropped"].items() if count) or "none"
+        reason = f" ({stream['reason']})" if stream["reason"] else ""
+        errors = f", decode errors {stream['decode_errors']}" if stream["decode_errors"] else ""
+        yield (
+            f"{stream['id']}: {stream['state']}{reason}: decoded {stream['decoded']}, inferred {stream['inferred']}, "
+            f"dropped {drops}{errors}, {stream['detections']} detections, {stream['fps']} fps"
+        )
+    total = content["stages_ms"]["total"]
+    yield (
+        f"{content['inferred']} frames in {content['seconds']} s: {content['fps']} fps, "
+        f"latency p50 {total['p50']} ms, p95 {total['p95']} ms, CPU {content['cpu_ms_per_frame']} ms per frame"
+    )
+    published = content["published"]
+    yield f"messages: {published.get('delivered', 0)} delivered, {published.get('dropped', 0)} dropped, " + (
+        f"{published.get('waiting', 0)} not delivered"
+    )
+    yield "the counts balance" if content["balanced"] else "THE COUNTS DO NOT BALANCE"

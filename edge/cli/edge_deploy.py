@@ -1,0 +1,40 @@
+"""`edge-deploy`: the workstation's command."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import click
+
+from edge.cli.border import run_command
+from edge.cli.lazy import LazyCommand, LazyGroup, verbosity_option
+from edge.version import __version__
+
+__all__ = ["edge_deploy", "main"]
+
+_COMMANDS = {
+    "demo": LazyCommand("edge.cli.commands.demo", "demo", "Everything on four synthetic cameras, in one go."),
+    "inspect": LazyCommand(
+        "edge.cli.commands.inspect", "inspect", "What an ONNX file is: family, input, labels, obstacles."
+    ),
+    "evaluate": LazyCommand("edge.cli.commands.evaluate", "evaluate", "COCO mAP of a model on labelled images."),
+    "listen": LazyCommand("edge.cli.commands.listen", "listen", "See what a subscriber sees; name missing messages."),
+    "doctor": LazyCommand("edge.cli.commands.doctor", "doctor", "What this machine has, and what is missing."),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start here: edge-deploy demo",
+)
+@click.version_option(__version__, prog_name="edge-deploy")
+@verbosity_option
+def edge_deploy() -> None:
+    """Calibrated, proven YOLO on edge devices: make it, measure it, watch it."""
+
+
+def main() -> NoReturn:
+    """Run the command."""
+    run_command(edge_deploy)

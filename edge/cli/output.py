@@ -1,0 +1,70 @@
+"""How results look: JSON or plain lines on stdout, prose and bars on stderr."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+__all__ = ["echo_json", "echo_pairs", "make_table", "progress_bar", "stderr_console"]
+
+
+def stderr_console() -> Console:
+    """Return the console for everything that is not a result."""
+    return Console(stderr=True, highlight=False)
+
+
+def echo_json(value: Any) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def echo_pairs(pairs: Iterable[tuple[str, str]]) -> None:
+    """Print names and values in two columns."""
+    rows = list(pairs)
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        click.echo(f"{name:<{width}}  {value}".rstrip())
+
+
+def make_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Return a table whose columns after the first are right-aligned."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+class _Bar:
+    def __init__(self, progress: Progress, task: Any) -> None:
+        self._progress, self._task = progress, task
+
+    def advance(self) -> None:
+        self._progress.advance(self._task)
+
+
+class progress_bar(AbstractContextManager["_Bar"]):  # noqa: N801 - reads as the function that it is to its users
+    """A bar on stderr for anything that takes over a second; nothing where stderr is no terminal."""
+
+    def __init__(self, label: str, *, total: int) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        console = stderr_console()
+        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._label, self._total = label, total
+
+    def __enter__(self) -> _Bar:
+        """Show the bar."""
+        self._progress.start()
+        return _Bar(self._progress, self._progress.add_task(self._label, total=self._total))
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Remove it."""
+        self._progress.stop()

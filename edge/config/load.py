@@ -1,0 +1,154 @@
+"""Read a pipeline file strictly. Every problem says `file:line: path: what came, what is expected, what to do`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from edge.config.document import Document, Location, read_document
+from edge.config.schema import PipelineConfig, StreamConfig
+from edge.errors import ConfigError
+
+__all__ = ["Pipeline", "load_pipeline", "local_path_of"]
+
+_LIVE_SCHEMES = ("rtsp", "rtsps", "rtspt", "http", "https", "v4l2", "csi", "test")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """A pipeline file that was read and found consistent."""
+
+    config: PipelineConfig
+    document: Document
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.document.path
+
+    def error(self, location: Location, problem: str) -> ConfigError:
+        """Return an error that points at a key of the file, for what only shows when the pipeline is built."""
+        return self.document.error(location, problem)
+
+    def resolve(self, text: str) -> Path:
+        """Return a path that the file names: relative ones start at the file's own folder."""
+        return (self.path.parent / Path(text).expanduser()).resolve()
+
+
+def load_pipeline(path: Path) -> Pipeline:
+    """Return the pipeline in `path`.
+
+    Raises:
+        ConfigError: naming file, line and key, if it cannot be used as written.
+    """
+    document = read_document(path)
+    pipeline = Pipeline(config=_convert(document), document=document)
+    for location, problem in _contradictions(pipeline):
+        raise document.error(location, problem)
+    return pipeline
+
+
+def local_path_of(uri: str) -> str | None:
+    """Return the path that a stream's URI names on this machine, or None when it names something else.
+
+    A path needs no scheme and may contain any character; `file://` URIs are percent-decoded.
+    """
+    scheme = uri.partition("://")[0].lower() if "://" in uri else ""
+    if scheme == "file":
+        return unquote(urlsplit(uri).path)
+    return None if scheme else uri
+
+
+def _convert(document: Document) -> PipelineConfig:
+    try:
+        return msgspec.convert(document.content, PipelineConfig, strict=True)
+    except msgspec.ValidationError as error:
+        text, location = _split_location(str(error))
+        unknown = re.search(r"unknown field `(.*)`", text)
+        if unknown is None:
+            raise document.error(location, _in_our_words(text, document, location)) from None
+        key = unknown.group(1)
+        raise document.error((*location, key), _unknown_key(key)) from None
+
+
+def _split_location(message: str) -> tuple[str, Location]:
+    # msgspec ends a message with " - at `$.streams[1].id`".
+    text, _, place = message.partition(" - at `$")
+    steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]", place)
+    return text, tuple(int(index) if index else name for name, index in steps)
+
+
+def _in_our_words(text: str, document: Document, location: Location) -> str:
+    missing = re.search(r"missing required field `(.*)`", text)
+    if missing is not None:
+        return f"{missing.group(1)!r} is missing; it has no default, add it"
+    got = f"got {document.at(location)!r}"
+    if "matching regex" in text:
+        return f"{got}, expected 1 to 32 of a-z, 0-9 and '-' (a topic level and a file name); rename it"
+    if "invalid enum value" in text.lower():
+        return f"{got}, expected one of {', '.join(map(str, _choices(str(location[-1]))))}"
+    expected = re.match(r"Expected (.*?)(, got .*)?$", text)
+    if expected is not None:
+        return f"{got}, expected {expected.group(1).replace('`', '')}; see pipelines/reference.yaml"
+    return f"{got}: {text}; see pipelines/reference.yaml"
+
+
+def _choices(key: str) -> list[object]:
+    parts = [part.get("properties", {}).get(key, {}) for part in msgspec.json.schema(PipelineConfig)["$defs"].values()]
+    listed = [choice.get("enum", ()) for part in parts for choice in (part, *part.get("anyOf", ()))]
+    return [value for values in listed for value in values]
+
+
+def _unknown_key(key: str) -> str:
+    near = difflib.get_close_matches(key, _all_keys(PipelineConfig), n=1)
+    return f"unknown key; {'did you mean ' + repr(near[0]) if near else 'see pipelines/reference.yaml for all keys'}"
+
+
+def _all_keys(struct: type[msgspec.Struct]) -> list[str]:
+    schema = msgspec.json.schema(struct)
+    return sorted({key for part in schema["$defs"].values() for key in part.get("properties", {})})
+
+
+def _contradictions(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
+    config = pipeline.config
+    yield from _missing_files(pipeline)
+    if config.model.precision == "int8" and config.model.calibration is None:
+        # Scales that nobody measured are random scales: refused, always.
+        yield ("model", "precision"), "int8 needs a calibration table; add model.calibration, or use fp32"
+    if config.mqtt is None and config.publish.jsonl is None:
+        yield ("publish",), "nothing would leave this machine; add mqtt, or publish.jsonl ('-' is stdout)"
+    seen: dict[str, int] = {}
+    for index, stream in enumerate(config.streams):
+        if stream.id in seen:
+            first = seen[stream.id]
+            yield ("streams", index, "id"), f"{stream.id!r} is already streams[{first}]; give each stream its own id"
+        seen[stream.id] = index
+        yield from _stream_contradictions(pipeline, index, stream)
+
+
+def _missing_files(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
+    model = pipeline.config.model
+    for key, text in (("onnx", model.onnx), ("calibration", model.calibration)):
+        if text is not None and not pipeline.resolve(text).is_file():
+            yield ("model", key), f"no such file: {pipeline.resolve(text)}; paths start at the pipeline file's folder"
+
+
+def _stream_contradictions(pipeline: Pipeline, index: int, stream: StreamConfig) -> Iterator[tuple[Location, str]]:
+    scheme = urlsplit(stream.uri).scheme if "://" in stream.uri else ""
+    local = local_path_of(stream.uri)
+    if local is None and scheme not in _LIVE_SCHEMES:
+        schemes = ", ".join(("file", *_LIVE_SCHEMES))
+        yield ("streams", index, "uri"), f"unknown scheme {scheme!r}; use a path, or one of {schemes}"
+    if local is not None and not pipeline.resolve(local).is_file():
+        yield ("streams", index, "uri"), f"no such file: {pipeline.resolve(local)}; paths start at the file's folder"
+    if local is None and urlsplit(stream.uri).password is not None:
+        yield ("streams", index, "uri"), "a password in a file is read by everybody; store it as a credential"
+    for key in ("loop", "realtime"):
+        if local is None and getattr(stream, key):
+            yield ("streams", index, key), f"a {scheme} stream is live already; {key!r} is for files, remove it"

@@ -1,0 +1,194 @@
+"""`edge-deploy listen`: what the devices of a site say, for people, for programs, or as a report of missing numbers."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from edge.config.credentials import Credential
+from edge.config.schema import MqttConfig
+from edge.publish.ledger import Account, AccountKey, Ledger
+from edge.publish.messages import (
+    DetectionsMessage,
+    GapMessage,
+    InfoMessage,
+    StateMessage,
+    StreamStateMessage,
+    WireMessage,
+)
+from edge.publish.subscribe import Arrival, Subscriber
+
+__all__ = ["ListenOptions", "line_from_message", "listen"]
+
+_DONE = 0
+_MISSING = 4
+_MAX_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenOptions:
+    """What to listen to and how to show it. `device` is a name, or `+` for all; without a limit it goes on."""
+
+    mqtt: MqttConfig
+    device: str = "+"
+    credential: Credential | None = None
+    base_dir: Path | None = None
+    is_json: bool = False
+    is_gaps: bool = False
+    duration_s: float | None = None
+    max_messages: int | None = None
+
+
+def listen(options: ListenOptions, out: TextIO, *, progress: TextIO | None = None) -> int:
+    """Write what arrives to `out` until the limit or an interrupt; return the exit code.
+
+    With `is_gaps` only losses are written, a report at the end, and 4 is returned when undeclared numbers are missing.
+
+    Raises:
+        ConfigError: when the configuration cannot be used.
+        PublishError: when the broker cannot be reached at first; later losses are told on `progress` and retried.
+    """
+    subscriber = Subscriber(
+        options.mqtt, device=options.device, credential=options.credential, base_dir=options.base_dir
+    )
+    stderr = progress or sys.stderr
+    subscriber.open()
+    _write(stderr, f"listening to {subscriber}")
+    ledger = Ledger()
+    try:
+        _show_all(subscriber, options, ledger, out, lambda text: _write(stderr, text))
+    finally:
+        subscriber.close()
+        if options.is_gaps:
+            _report(ledger, out, is_json=options.is_json)
+    return _MISSING if options.is_gaps and ledger.missing else _DONE
+
+
+def line_from_message(message: WireMessage) -> str:
+    """Return one line for people."""
+    match message:
+        case DetectionsMessage():
+            objects = ", ".join(
+                _object(item.label, item.class_id, item.score) for item in message.detections[:_MAX_SHOWN]
+            )
+            more = len(message.detections) - _MAX_SHOWN
+            found = (objects or "nothing") + (f" and {more} more" if more > 0 else "")
+            return f"{_clock(message.captured_at)} {message.device}/{message.stream} #{message.seq} {found}"
+        case GapMessage():
+            numbers = f"#{message.from_} to #{message.to}" if message.to is not None else f"from #{message.from_} on"
+            return f"{message.device}/{message.stream} lost {numbers}: {message.reason}"
+        case StreamStateMessage():
+            return f"{message.device}/{message.stream} {message.state}{_because(message.reason)}"
+        case StateMessage():
+            return f"{message.device} {message.state}{_because(message.reason)}"
+        case InfoMessage():
+            model = f"{message.model.name} {message.model.precision}"
+            return f"{message.device} runs edge {message.software}, {model}, streams {', '.join(message.streams)}"
+        case _:
+            return f"{message.device} {message.schema}"
+
+
+def _show_all(
+    subscriber: Subscriber, options: ListenOptions, ledger: Ledger, out: TextIO, say: Callable[[str], None]
+) -> None:
+    until_s = None if options.duration_s is None else time.monotonic() + options.duration_s
+    count = 0
+    for arrival in subscriber.receive(on_status=say):
+        if until_s is not None and time.monotonic() >= until_s:
+            return
+        if arrival is None:
+            continue
+        _show(arrival, options, ledger, out)
+        count += 1
+        if count == options.max_messages:
+            return
+
+
+def _show(arrival: Arrival, options: ListenOptions, ledger: Ledger, out: TextIO) -> None:
+    """Enter a message into the accounts and write it, or with `is_gaps` only what it changes in them."""
+    change = _enter(arrival.message, ledger)
+    if options.is_gaps:
+        if change is not None:
+            _write(out, json.dumps({"event": "missing", **change}) if options.is_json else _change_line(change))
+    elif options.is_json:
+        _write(out, _raw_line(arrival))
+    elif arrival.message is None:
+        _write(out, f"{arrival.topic}: not a message of edge-deploy, {len(arrival.payload)} bytes")
+    else:
+        _write(out, line_from_message(arrival.message))
+
+
+def _raw_line(arrival: Arrival) -> str:
+    """Return topic and payload as one JSON object; a payload that is no JSON is null."""
+    try:
+        payload = json.loads(arrival.payload)
+    except ValueError:
+        payload = None
+    return json.dumps({"topic": arrival.topic, "payload": payload}, ensure_ascii=False, separators=(",", ":"))
+
+
+def _enter(message: WireMessage | None, ledger: Ledger) -> dict[str, object] | None:
+    """Return what is missing or declared now in the account of a message, if it changed that."""
+    if not isinstance(message, DetectionsMessage | GapMessage):
+        return None
+    key = AccountKey(message.device, message.stream, message.epoch)
+    account = ledger.accounts.get(key)
+    before = (0, 0) if account is None else (account.missing.total, account.declared.total)
+    account = ledger.enter(message)
+    if (account.missing.total, account.declared.total) == before:
+        return None
+    return _account_facts(key, account)
+
+
+def _account_facts(key: AccountKey, account: Account) -> dict[str, object]:
+    return {
+        "device": key.device,
+        "stream": key.stream,
+        "epoch": key.epoch,
+        "first": account.first,
+        "highest": account.highest,
+        "received": account.received,
+        "duplicates": account.duplicates,
+        "missing": [list(numbers) for numbers in account.missing],
+        "declared": [list(numbers) for numbers in account.declared],
+    }
+
+
+def _change_line(facts: dict[str, object]) -> str:
+    return f"{facts['device']}/{facts['stream']} missing {facts['missing']}, declared lost {facts['declared']}"
+
+
+def _report(ledger: Ledger, out: TextIO, *, is_json: bool) -> None:
+    for key, account in sorted(ledger.accounts.items()):
+        facts = _account_facts(key, account)
+        if is_json:
+            _write(out, json.dumps({"event": "account", **facts}))
+            continue
+        _write(
+            out,
+            f"{key}: #{account.first} to #{account.highest}, received {account.received}, "
+            f"duplicates {account.duplicates}, declared lost {account.declared.total}, missing {account.missing.total}",
+        )
+
+
+def _object(label: str | None, class_id: int, score: float) -> str:
+    return f"{label or f'class {class_id}'} {score:.2f}"
+
+
+def _clock(instant: str) -> str:
+    """Return the time of day, milliseconds."""
+    return instant[11:23]
+
+
+def _because(reason: str | None) -> str:
+    return "" if reason is None else f" ({reason})"
+
+
+def _write(stream: TextIO, line: str) -> None:
+    stream.write(line + "\n")
+    stream.flush()

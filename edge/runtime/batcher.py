@@ -1,0 +1,225 @@
+"""Collects frames of all streams into batches, in the engine's own canvases.
+
+Each stream has at most one row in a batch. A batch is closed when every stream that is up has a row (or no row is
+left), or when its oldest frame has waited long enough; while no canvas is free, the open one keeps taking newer frames
+of live streams in place of older ones.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.types import DropReason, Frame, FrameHeader, Letterbox, StreamId
+from edge.vision.letterbox import fill_border, paste
+
+__all__ = ["Batch", "Batcher", "Row", "Ticket"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One frame in a batch."""
+
+    header: FrameHeader
+    letterbox: Letterbox
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A closed batch: `rows[i]` lies in row i of canvas `index`, which is the taker's until it is given back."""
+
+    index: int
+    rows: tuple[Row, ...]
+    closed_at_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ticket:
+    """A reserved row. `has_waited` tells that the frame in hand may no longer be the newest."""
+
+    stream: StreamId
+    canvas: int
+    row: int
+    has_waited: bool
+
+
+@dataclass(slots=True)
+class _OpenBatch:
+    canvas: int
+    rows: list[Row | None] = field(default_factory=list)
+    row_of: dict[StreamId, int] = field(default_factory=dict)
+    writers: int = 0
+
+
+class Batcher:
+    """Thread-safe; pullers call `reserve` and `fill`, one inference thread calls `take` and `give_back`."""
+
+    def __init__(
+        self,
+        canvases: Sequence[NDArray[np.uint8]],
+        *,
+        max_wait_s: float,
+        pad_value: int,
+        on_drop: Callable[[StreamId, DropReason], None],
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._canvases = canvases
+        self._max_wait_ns = round(max_wait_s * 1e9)
+        self._pad_value = pad_value
+        self._on_drop = on_drop
+        self._clock_ns = clock_ns
+        self._changed = threading.Condition()
+        self._borders: list[list[Letterbox | None]] = [[None] * len(canvas) for canvas in canvases]
+        self._free = deque(range(1, len(canvases)))
+        self._open: _OpenBatch | None = _OpenBatch(0)
+        self._waiting: deque[StreamId] = deque()
+        self._up: set[StreamId] = set()
+        self._is_closed = False
+
+    def join(self, stream: StreamId) -> None:
+        """Count a stream among those that a batch waits for."""
+        with self._changed:
+            self._up.add(stream)
+
+    def leave(self, stream: StreamId) -> None:
+        """No longer wait for a stream."""
+        with self._changed:
+            self._up.discard(stream)
+            self._changed.notify_all()
+
+    def reserve(self, stream: StreamId, *, is_live: bool) -> Ticket | None:
+        """Wait for a row in the open batch, first come first served; None when the batcher was closed.
+
+        A live stream that has a row in it already gets that row again: its older frame is dropped.
+        """
+        with self._changed:
+            self._waiting.append(stream)
+            try:
+                has_waited = False
+                while not self._is_closed and not self._is_next(stream, is_live):
+                    has_waited = True
+                    self._changed.wait()
+                return None if self._is_closed else self._claim(stream, has_waited=has_waited)
+            finally:
+                self._waiting.remove(stream)
+                self._changed.notify_all()
+
+    def fill(self, ticket: Ticket, frame: Frame) -> None:
+        """Copy the frame to its row; this is the only copy of pixels between decoder and engine."""
+        canvas = self._canvases[ticket.canvas][ticket.row]
+        if self._borders[ticket.canvas][ticket.row] != frame.letterbox:
+            fill_border(canvas, frame.letterbox, pad_value=self._pad_value)
+            self._borders[ticket.canvas][ticket.row] = frame.letterbox
+        paste(frame.image, canvas, frame.letterbox)
+        with self._changed:
+            batch = self._held()
+            batch.rows[ticket.row] = Row(header=frame.header, letterbox=frame.letterbox)
+            batch.writers -= 1
+            self._changed.notify_all()
+
+    def abandon(self, ticket: Ticket) -> None:
+        """Give a reserved row up without filling it."""
+        with self._changed:
+            self._held().row_of.pop(ticket.stream)
+            self._held().writers -= 1
+            self._changed.notify_all()
+
+    def take(self, timeout_s: float) -> Batch | None:
+        """Return the next closed batch, or None when none was ready in time. After `close`, what is left is ready."""
+        deadline_ns = self._clock_ns() + round(timeout_s * 1e9)
+        with self._changed:
+            while True:
+                now_ns = self._clock_ns()
+                ready_at_ns = self._ready_at_ns()
+                if ready_at_ns is not None and ready_at_ns <= now_ns:
+                    return self._close_batch(now_ns)
+                if now_ns >= deadline_ns or self._is_drained():
+                    return None
+                wake_at_ns = deadline_ns if ready_at_ns is None else min(deadline_ns, ready_at_ns)
+                self._changed.wait((wake_at_ns - now_ns) / 1e9)
+
+    def give_back(self, index: int) -> None:
+        """Canvas `index` may be filled again."""
+        with self._changed:
+            if self._open is None:
+                self._open = _OpenBatch(index)
+            else:
+                self._free.append(index)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Take no more frames; batches already begun can still be taken."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether it is closed and nothing is left to take."""
+        with self._changed:
+            return self._is_drained()
+
+    def _is_next(self, stream: StreamId, is_live: bool) -> bool:
+        # The first waiter that can be served is served; one that cannot does not hold up those behind it.
+        if not self._can_serve(stream, is_live=is_live):
+            return False
+        before_me = self._waiting.index(stream)
+        return not any(self._can_serve(other, is_live=False) for other in list(self._waiting)[:before_me])
+
+    def _can_serve(self, stream: StreamId, *, is_live: bool) -> bool:
+        if self._open is None:
+            return False
+        has_row = stream in self._open.row_of
+        return is_live if has_row else len(self._open.row_of) < len(self._canvases[self._open.canvas])
+
+    def _claim(self, stream: StreamId, *, has_waited: bool) -> Ticket:
+        batch = self._held()
+        row = batch.row_of.get(stream)
+        if row is None:
+            row = next(row for row in range(len(batch.rows) + 1) if row not in batch.row_of.values())
+            batch.rows[row : row + 1] = [None]
+            batch.row_of[stream] = row
+        elif batch.rows[row] is not None:
+            batch.rows[row] = None
+            self._on_drop(stream, DropReason.SUPERSEDED)
+        batch.writers += 1
+        return Ticket(stream=stream, canvas=batch.canvas, row=row, has_waited=has_waited)
+
+    def _held(self) -> _OpenBatch:
+        if self._open is None:
+            raise RuntimeError("a row was filled that nobody had reserved")
+        return self._open
+
+    def _ready_at_ns(self) -> int | None:
+        batch = self._open
+        if batch is None or batch.writers or not batch.row_of:
+            return None
+        oldest_ns = min(row.header.read_at_ns for row in batch.rows if row is not None)
+        wanted = min(len(self._up), len(self._canvases[batch.canvas]))
+        return oldest_ns if self._is_closed or len(batch.row_of) >= wanted else oldest_ns + self._max_wait_ns
+
+    def _close_batch(self, now_ns: int) -> Batch:
+        batch = self._held()
+        self._open = _OpenBatch(self._free.popleft()) if self._free else None
+        self._changed.notify_all()
+        return Batch(index=batch.canvas, rows=self._without_holes(batch), closed_at_ns=now_ns)
+
+    def _without_holes(self, batch: _OpenBatch) -> tuple[Row, ...]:
+        # An abandoned row leaves a hole, and an engine infers the first rows of a canvas: the last row moves into it.
+        canvas, borders = self._canvases[batch.canvas], self._borders[batch.canvas]
+        while None in batch.rows:
+            hole, last = batch.rows.index(None), len(batch.rows) - 1
+            canvas[hole], borders[hole] = canvas[last], borders[last]
+            batch.rows[hole] = batch.rows[last]
+            batch.rows.pop()
+        return tuple(row for row in batch.rows if row is not None)
+
+    def _is_drained(self) -> bool:
+        # Called with the lock held.
+        return self._is_closed and (self._open is None or not self._open.row_of)

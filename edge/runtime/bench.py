@@ -1,0 +1,129 @@
+"""What a pipeline costs on this machine: engine alone, decode alone, and the whole, measured one after the other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edge.config.load import Pipeline
+from edge.errors import SourceError
+from edge.protocols import Engine, FrameSource
+from edge.runtime.build import build_parts
+from edge.runtime.report import RunReport
+from edge.runtime.service import Service
+
+__all__ = ["BenchReport", "Cost", "bench"]
+
+_READ_TIMEOUT_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Frames done in some time, and the CPU time of the whole process meanwhile."""
+
+    frames: int
+    elapsed_s: float
+    cpu_s: float
+
+    @property
+    def cpu_ms_per_frame(self) -> float:
+        """CPU milliseconds, all cores together."""
+        return self.cpu_s * 1e3 / self.frames if self.frames else 0.0
+
+    def as_json(self) -> dict[str, float]:
+        """Return plain values."""
+        return {"fps": round(self.frames / self.elapsed_s, 2), "cpu_ms_per_frame": round(self.cpu_ms_per_frame, 3)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchReport:
+    """The three measurements. `overhead` is CPU per frame of the whole / (decode alone + engine alone)."""
+
+    engine: Cost
+    decode: Cost
+    whole: RunReport
+
+    @property
+    def overhead(self) -> float:
+        """1.0 means that batching, detection and publishing cost nothing."""
+        parts_ms = self.engine.cpu_ms_per_frame + self.decode.cpu_ms_per_frame
+        whole_ms = self.whole.times.cpu_s * 1e3 / max(self.whole.inferred, 1)
+        return whole_ms / parts_ms if parts_ms else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; the keys are stable."""
+        return {
+            "engine": self.engine.as_json(),
+            "decode": self.decode.as_json(),
+            "pipeline": self.whole.as_json(),
+            "overhead": round(self.overhead, 3),
+        }
+
+
+def bench(pipeline: Pipeline, *, duration_s: float) -> BenchReport:
+    """Return what `pipeline` costs, each part measured for `duration_s`.
+
+    Raises:
+        EdgeError: if the pipeline cannot be built or run.
+    """
+    parts = build_parts(pipeline)
+    try:
+        engine = _engine_alone(parts.inference.engine, duration_s)
+        decode = _decode_alone(parts.sources, duration_s)
+    finally:
+        parts.inference.engine.close()
+        parts.publisher.close()
+    whole = Service(build_parts(pipeline)).run(threading.Event(), duration_s=duration_s)
+    return BenchReport(engine=engine, decode=decode, whole=whole)
+
+
+def _measure(step: Callable[[], int], duration_s: float) -> Cost:
+    cpu_at_start_s, started = time.process_time(), time.monotonic()
+    frames = 0
+    while time.monotonic() - started < duration_s:
+        frames += step()
+    return Cost(frames=frames, elapsed_s=time.monotonic() - started, cpu_s=time.process_time() - cpu_at_start_s)
+
+
+def _engine_alone(engine: Engine, duration_s: float) -> Cost:
+    for canvas in engine.canvases:
+        canvas[:] = np.random.default_rng(0).integers(0, 256, canvas.shape, np.uint8)
+
+    def infer_one_batch() -> int:
+        engine.start(0, engine.max_batch)
+        engine.wait(0)
+        return engine.max_batch
+
+    infer_one_batch()
+    return _measure(infer_one_batch, duration_s)
+
+
+def _decode_alone(sources: Sequence[FrameSource], duration_s: float) -> Cost:
+    stop, counts = threading.Event(), [0] * len(sources)
+
+    def read(index: int) -> None:
+        source = sources[index]
+        source.open()
+        try:
+            while not stop.is_set():
+                counts[index] += source.read(_READ_TIMEOUT_S) is not None
+        except SourceError:  # a file that ends early: what it gave is counted
+            return
+        finally:
+            source.close()
+
+    cpu_at_start_s, started = time.process_time(), time.monotonic()
+    threads = [threading.Thread(target=read, args=(index,), daemon=True) for index in range(len(sources))]
+    for thread in threads:
+        thread.start()
+    stop.wait(duration_s)
+    cost = Cost(frames=sum(counts), elapsed_s=time.monotonic() - started, cpu_s=time.process_time() - cpu_at_start_s)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    return cost

@@ -1,0 +1,211 @@
+"""Makes the parts of a pipeline from its file: model, engine, sources, publishers."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.config.credentials import Credential, read_credential
+from edge.config.load import Pipeline
+from edge.engine.select import make_engine
+from edge.media.select import make_source
+from edge.model.inspect import ModelOverrides, inspect_model
+from edge.protocols import FrameSource, Publisher
+from edge.publish.convert import rfc3339_from_ns
+from edge.publish.fanout import FanoutPublisher
+from edge.publish.frames import FramePublisher
+from edge.publish.jsonl import JsonlPublisher
+from edge.publish.messages import InfoMessage, ModelInfo
+from edge.publish.mqtt import MqttPublisher
+from edge.publish.numbering import Numbering, raise_epoch
+from edge.publish.selection import Selection
+from edge.runtime.annotate import Annotator
+from edge.runtime.batcher import Batcher
+from edge.runtime.board import StreamBoard
+from edge.runtime.counters import Counters
+from edge.runtime.loop import Inference
+from edge.runtime.service import Parts
+from edge.types import FrameResult, HeadFamily, ImageSize, ModelSpec, Precision, StreamId
+from edge.version import __version__
+from edge.vision.detect import Detector
+from edge.vision.heads import Head
+
+__all__ = ["build_parts", "device_name", "read_model"]
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def build_parts(
+    pipeline: Pipeline,
+    *,
+    annotate_dir: Path | None = None,
+    annotate_every_s: float = 1.0,
+    on_results: Callable[[list[FrameResult]], None] | None = None,
+) -> Parts:
+    """Return the parts of `pipeline`, ready to run.
+
+    Args:
+        annotate_dir: folder for frames with boxes drawn in; None: none are written.
+        on_results: sees every frame result besides the publisher, in the inference thread.
+
+    Raises:
+        EdgeError: if the file, the model, the engine or a secret cannot be used.
+    """
+    config = pipeline.config
+    spec = read_model(pipeline)
+    filters = _class_filters(pipeline, spec)
+    engine = make_engine(
+        spec,
+        config.engine,
+        precision=Precision(config.model.precision),
+        max_batch=min(config.batch.max_frames, len(config.streams)),
+    )
+    info = _info(pipeline, spec)
+    publisher = _publisher(pipeline, info)
+    frame_publisher = FramePublisher(
+        publisher,
+        device=info.device,
+        numbering=Numbering(info.epoch),
+        selection=Selection(config.publish.mode, heartbeat_s=config.publish.heartbeat_s),
+        labels=spec.labels,
+        model=info.model,
+    )
+
+    def publish(results: list[FrameResult]) -> None:
+        for result in results:
+            frame_publisher.publish(result)
+        if on_results is not None:
+            on_results(results)
+
+    streams = [StreamId(stream.id) for stream in config.streams]
+    board = StreamBoard(streams, publisher, device=info.device)
+    annotator = None if annotate_dir is None else Annotator(annotate_dir, labels=spec.labels, every_s=annotate_every_s)
+    counters = Counters()
+    return Parts(
+        name=pipeline.path.stem,
+        device=info.device,
+        sources=_sources(pipeline, spec, board),
+        inference=Inference(
+            engine=engine,
+            detector=_detector(pipeline, spec),
+            class_filter=filters,
+            on_results=publish,
+            on_canvas=None if annotator is None else annotator.write,
+        ),
+        batcher=Batcher(
+            engine.canvases,
+            max_wait_s=config.batch.max_wait_ms / 1e3,
+            pad_value=spec.preprocess.pad_value,
+            on_drop=counters.dropped,
+        ),
+        counters=counters,
+        publisher=publisher,
+        board=board,
+    )
+
+
+def read_model(pipeline: Pipeline) -> ModelSpec:
+    """Return what the pipeline's model file is, as far as the pipeline does not say otherwise.
+
+    Raises:
+        ModelError: if it is damaged, unknown, or contradicts the pipeline.
+    """
+    model = pipeline.config.model
+    overrides = ModelOverrides(
+        family=None if model.family is None else HeadFamily(model.family),
+        labels=None if model.labels is None else tuple(model.labels),
+        input_size=None
+        if model.input_size is None
+        else ImageSize(width=model.input_size[0], height=model.input_size[1]),
+    )
+    return inspect_model(pipeline.resolve(model.onnx), overrides=overrides)
+
+
+def device_name(configured: str | None) -> str:
+    """Return the topic level of this machine: as configured, or its host name in the characters that are allowed."""
+    if configured is not None:
+        return configured
+    host = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().split(".")[0].lower()).strip("-")
+    return host[:32] or "device"
+
+
+def _class_filters(pipeline: Pipeline, spec: ModelSpec) -> dict[StreamId, NDArray[np.int32]]:
+    filters = {}
+    for index, stream in enumerate(pipeline.config.streams):
+        unknown = [label for label in stream.classes or () if label not in spec.labels]
+        if unknown:
+            known = ", ".join(spec.labels[:10]) + (", ..." if len(spec.labels) > 10 else "")
+            problem = f"got {unknown[0]!r}, the labels of {spec.name} are {known}"
+            raise pipeline.error(("streams", index, "classes"), problem)
+        if stream.classes is not None:
+            filters[StreamId(stream.id)] = np.array([spec.labels.index(label) for label in stream.classes], np.int32)
+    return filters
+
+
+def _detector(pipeline: Pipeline, spec: ModelSpec) -> Detector:
+    model = pipeline.config.model
+    return Detector(
+        head=Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides),
+        score_threshold=model.score_threshold,
+        iou_threshold=model.iou_threshold,
+        max_detections=model.max_detections,
+    )
+
+
+def _sources(pipeline: Pipeline, spec: ModelSpec, board: StreamBoard) -> Sequence[FrameSource]:
+    return [
+        make_source(
+            stream,
+            preprocess=spec.preprocess,
+            base_dir=pipeline.path.parent,
+            credential=_credential(stream.credential),
+            on_status=board.change,
+        )
+        for stream in pipeline.config.streams
+    ]
+
+
+def _credential(name: str | None) -> Credential | None:
+    return None if name is None else read_credential(name)
+
+
+def _publisher(pipeline: Pipeline, info: InfoMessage) -> Publisher:
+    config = pipeline.config
+    publishers: list[Publisher] = []
+    if config.mqtt is not None:
+        credential = _credential(config.mqtt.credential)
+        publishers.append(MqttPublisher(config.mqtt, info=info, credential=credential, base_dir=pipeline.path.parent))
+    if config.publish.jsonl is not None:
+        target = config.publish.jsonl
+        path = target if target == "-" else str(pipeline.resolve(target))
+        publishers.append(JsonlPublisher(path, device=info.device))
+    return publishers[0] if len(publishers) == 1 else FanoutPublisher(publishers)
+
+
+def _info(pipeline: Pipeline, spec: ModelSpec) -> InfoMessage:
+    config = pipeline.config
+    return InfoMessage(
+        device=device_name(config.device),
+        software=f"edge-deploy {__version__}",
+        epoch=raise_epoch(_state_dir(pipeline)),
+        started_at=rfc3339_from_ns(time.time_ns()),
+        model=ModelInfo(name=spec.name, precision=config.model.precision),
+        labels=list(spec.labels),
+        streams=[stream.id for stream in config.streams],
+        boot_id=_BOOT_ID.read_text().strip() if _BOOT_ID.exists() else None,
+    )
+
+
+def _state_dir(pipeline: Pipeline) -> Path:
+    given = os.environ.get("STATE_DIRECTORY")
+    if given:  # systemd's; several are separated by colons
+        return Path(given.split(":")[0])
+    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return home / "edge-deploy" / device_name(pipeline.config.device)

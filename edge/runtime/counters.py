@@ -1,0 +1,136 @@
+"""What happened to each frame, and how long each stage took: counts that balance, percentiles in constant memory."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from edge.types import DropReason, FrameResult, SourceCounts, StreamId
+
+__all__ = ["Counters", "Histogram", "StreamReport", "report_stream"]
+
+_BUCKETS_PER_OCTAVE = 16  # 4.4 % wide: finer than anybody reads a latency
+
+
+class Histogram:
+    """Durations in buckets of equal ratio; not thread-safe."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        self._total_ns = 0
+
+    def record(self, duration_ns: int) -> None:
+        """Count one duration."""
+        self._counts[int(math.log2(max(duration_ns, 1)) * _BUCKETS_PER_OCTAVE)] += 1
+        self._total_ns += duration_ns
+
+    @property
+    def count(self) -> int:
+        """How many durations were recorded."""
+        return self._counts.total()
+
+    def percentile_ms(self, percent: float) -> float:
+        """Return the duration that `percent` of all do not exceed, within 4.4 %; 0 when nothing was recorded."""
+        wanted, seen = self.count * percent / 100, 0
+        for bucket in sorted(self._counts):
+            seen += self._counts[bucket]
+            if seen >= wanted:
+                return float(2 ** ((bucket + 0.5) / _BUCKETS_PER_OCTAVE)) / 1e6
+        return 0.0
+
+    def as_json(self) -> dict[str, float]:
+        """Return mean, p50, p95 and p99 in milliseconds."""
+        mean_ms = self._total_ns / self.count / 1e6 if self.count else 0.0
+        values = {"mean": mean_ms, **{f"p{percent}": self.percentile_ms(percent) for percent in (50, 95, 99)}}
+        return {name: round(value, 3) for name, value in values.items()}
+
+
+@dataclass(slots=True)
+class _Stream:
+    inferred: int = 0
+    detections: int = 0
+    dropped: Counter[DropReason] = field(default_factory=Counter)
+
+
+class Counters:
+    """Counts of all streams together; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._streams: dict[StreamId, _Stream] = {}
+        self._stages = {name: Histogram() for name in ("decode", "batch_wait", "infer", "post", "total")}
+        self._batch_sizes: Counter[int] = Counter()
+
+    def dropped(self, stream: StreamId, reason: DropReason) -> None:
+        """Count a frame that was read and let go."""
+        with self._lock:
+            self._streams.setdefault(stream, _Stream()).dropped[reason] += 1
+
+    def inferred(self, results: list[FrameResult]) -> None:
+        """Count the frames of one batch."""
+        with self._lock:
+            self._batch_sizes[len(results)] += 1
+            for result in results:
+                self._inferred_one(result)
+
+    def stage_json(self) -> dict[str, dict[str, float]]:
+        """Return the percentiles of each stage in milliseconds."""
+        with self._lock:
+            return {name: histogram.as_json() for name, histogram in self._stages.items()}
+
+    def batch_sizes(self) -> dict[int, int]:
+        """Return how many batches had each size."""
+        with self._lock:
+            return dict(sorted(self._batch_sizes.items()))
+
+    def of_stream(self, stream: StreamId) -> tuple[int, int, Mapping[DropReason, int]]:
+        """Return frames inferred, detections found, and frames dropped by reason."""
+        with self._lock:
+            counted = self._streams.get(stream, _Stream())
+            return counted.inferred, counted.detections, Counter(counted.dropped)
+
+    def _inferred_one(self, result: FrameResult) -> None:
+        counted = self._streams.setdefault(result.header.stream, _Stream())
+        counted.inferred += 1
+        counted.detections += len(result.detections)
+        times = result.times
+        parts = (times.decode_ns, times.batch_wait_ns, times.infer_ns, times.post_ns)
+        for name, duration_ns in zip(self._stages, (*parts, sum(parts)), strict=True):
+            self._stages[name].record(duration_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReport:
+    """The account of one stream. `unaccounted` is 0 when decoded = inferred + sum of dropped."""
+
+    stream: StreamId
+    decoded: int
+    inferred: int
+    detections: int
+    dropped: Mapping[DropReason, int]
+    errors: int
+
+    @property
+    def unaccounted(self) -> int:
+        """Frames that are neither inferred nor counted as dropped (in flight while a run goes on)."""
+        return self.decoded - self.inferred - sum(self.dropped.values())
+
+
+def report_stream(stream: StreamId, source: SourceCounts, counters: Counters) -> StreamReport:
+    """Return the account of one stream from what its source and the pipeline counted."""
+    inferred, detections, dropped = counters.of_stream(stream)
+    return StreamReport(
+        stream=stream,
+        decoded=source.decoded,
+        inferred=inferred,
+        detections=detections,
+        dropped={
+            reason: dropped.get(reason, 0) + source.dropped.get(reason, 0)
+            for reason in DropReason
+            if reason in dropped or reason in source.dropped
+        },
+        errors=source.errors,
+    )

@@ -1,0 +1,77 @@
+"""What this machine has of what edge-deploy can use, and how to get what is missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from edge.errors import EdgeError
+from edge.media.gst import load as load_gstreamer
+
+__all__ = ["Finding", "examine"]
+
+_SOFTWARE_ELEMENTS = (
+    "rtspsrc",
+    "parsebin",
+    "avdec_h264",
+    "avdec_h265",
+    "jpegdec",
+    "videoscale",
+    "videorate",
+    "capssetter",
+)
+_NVMM_ELEMENTS = ("nvv4l2decoder", "nvvidconv")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked for; `is_needed` tells that something does not work without it."""
+
+    name: str
+    is_there: bool
+    is_needed: bool
+    detail: str
+
+
+def examine() -> Iterator[Finding]:
+    """Yield what is here and what is not; raises nothing."""
+    cores = len(os.sched_getaffinity(0))
+    yield _fact("machine", f"{platform.machine()}, {cores} cores, Python {sys.version.split()[0]}")
+    yield _library("openvino", is_needed=True, use="the CPU engine", get="pip install openvino")
+    yield _library("tensorrt", is_needed=False, use="the GPU engine", get="comes with JetPack, not from pip")
+    yield _library("onnx", is_needed=True, use="reading models", get="pip install onnx")
+    yield _library("paho-mqtt", is_needed=True, use="MQTT", get="pip install paho-mqtt")
+    yield _library("av", is_needed=False, use="decoding without GStreamer", get="pip install 'edge-deploy[pyav]'")
+    yield _library("amqtt", is_needed=False, use="the demo's broker", get="pip install 'edge-deploy[demo]'")
+    yield from _gstreamer()
+
+
+def _fact(name: str, detail: str) -> Finding:
+    return Finding(name=name, is_there=True, is_needed=False, detail=detail)
+
+
+def _library(name: str, *, is_needed: bool, use: str, get: str) -> Finding:
+    try:
+        detail = f"{importlib.metadata.version(name)} ({use})"
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name=name, is_there=False, is_needed=is_needed, detail=f"for {use}: {get}")
+    return Finding(name=name, is_there=True, is_needed=is_needed, detail=detail)
+
+
+def _gstreamer() -> Iterator[Finding]:
+    try:
+        gst = load_gstreamer().gst
+    except EdgeError as error:
+        yield Finding(name="gstreamer", is_there=False, is_needed=False, detail=str(error))
+        return
+    yield _fact("gstreamer", gst.version_string())
+    find: Callable[[str], object | None] = gst.ElementFactory.find
+    for kind, names in (("software", _SOFTWARE_ELEMENTS), ("nvmm", _NVMM_ELEMENTS)):
+        missing = [name for name in names if find(name) is None]
+        detail = f"without {', '.join(missing)}" if missing else "all elements are here"
+        yield Finding(name=f"{kind} decoding", is_there=not missing, is_needed=False, detail=detail)

@@ -1,0 +1,148 @@
+"""The running pipeline: starts its threads, watches them, and ends them so that every frame has a fate."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import resource
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from edge.media.camera import StreamStatus
+from edge.protocols import FrameSource, Publisher
+from edge.runtime.batcher import Batcher
+from edge.runtime.board import StreamBoard
+from edge.runtime.counters import Counters, report_stream
+from edge.runtime.loop import Inference, InferenceLoop
+from edge.runtime.puller import Puller
+from edge.runtime.report import RunReport, RunTimes
+from edge.types import DropReason, StreamId
+
+__all__ = ["Parts", "Service"]
+
+_log = logging.getLogger(__name__)
+_TICK_S = 0.1
+_PULLER_STOP_S = 10.0
+_DRAIN_S = 30.0
+_FLUSH_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that a pipeline consists of, made and not yet started."""
+
+    name: str
+    device: str
+    sources: Sequence[FrameSource]
+    inference: Inference
+    batcher: Batcher
+    counters: Counters
+    publisher: Publisher
+    board: StreamBoard
+
+
+class Service:
+    """Runs a pipeline once."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._pullers = [Puller(source, parts.batcher, parts.counters) for source in parts.sources]
+        self._loop = InferenceLoop(parts.inference, parts.batcher, parts.counters)
+        self._started_at_ns = 0
+        self._cpu_at_start_s = 0.0
+        self._times_at_end = RunTimes(elapsed_s=0, cpu_s=0, peak_memory_bytes=0)
+        self._statuses_at_end: Mapping[StreamId, StreamStatus] = {}
+        self._failed: set[StreamId] = set()
+
+    def run(
+        self,
+        stop: threading.Event,
+        *,
+        duration_s: float | None = None,
+        on_tick: Callable[[RunReport], None] | None = None,
+    ) -> RunReport:
+        """Run until `stop` is set, `duration_s` is over or every stream has ended; return the final account.
+
+        Raises:
+            EngineError: if the engine failed; everything is closed then as well.
+        """
+        self._started_at_ns, self._cpu_at_start_s = time.monotonic_ns(), time.process_time()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._parts.inference.engine.close)
+            stack.callback(self._close_publisher)
+            stack.callback(self._drain)
+            self._loop.start()
+            for puller in self._pullers:
+                puller.start()
+            self._watch(stop, duration_s, on_tick)
+        if self._loop.error is not None:
+            raise self._loop.error
+        return self._report(self._times_at_end, is_final=True)
+
+    def _watch(
+        self, stop: threading.Event, duration_s: float | None, on_tick: Callable[[RunReport], None] | None
+    ) -> None:
+        deadline_ns = None if duration_s is None else self._started_at_ns + round(duration_s * 1e9)
+        while self._loop.is_alive and not stop.wait(_TICK_S):
+            self._announce_failures()
+            if on_tick is not None:
+                on_tick(self._report(self._times(), is_final=False))
+            if not any(puller.is_alive for puller in self._pullers):
+                _log.info("all streams have ended")
+                return
+            if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
+                return
+
+    def _drain(self) -> None:
+        self._announce_failures()
+        self._statuses_at_end = self._parts.board.statuses()
+        # Order matters: first nothing new comes, then what is in the batches is inferred, then it is published.
+        for puller in self._pullers:
+            puller.stop()
+        deadline = time.monotonic() + _PULLER_STOP_S
+        late = [puller for puller in self._pullers if not puller.join(max(0.0, deadline - time.monotonic()))]
+        for puller in late:
+            _log.error("stream does not stop stream=%s", puller.source.stream)
+        self._parts.batcher.close()
+        if not self._loop.drain(_DRAIN_S):
+            _log.error("inference does not end")
+        while (batch := self._parts.batcher.take(0)) is not None:  # the engine has failed: nobody will infer these
+            for row in batch.rows:
+                self._parts.counters.dropped(row.header.stream, DropReason.STOPPED)
+            self._parts.batcher.give_back(batch.index)
+        self._times_at_end = self._times()
+
+    def _close_publisher(self) -> None:
+        self._parts.publisher.flush(_FLUSH_S)
+        self._parts.publisher.close()
+
+    def _announce_failures(self) -> None:
+        for puller in self._pullers:
+            stream = puller.source.stream
+            if puller.failure is not None and stream not in self._failed:
+                self._failed.add(stream)
+                self._parts.board.fail(stream, puller.failure)
+
+    def _times(self) -> RunTimes:
+        return RunTimes(
+            elapsed_s=(time.monotonic_ns() - self._started_at_ns) / 1e9,
+            cpu_s=time.process_time() - self._cpu_at_start_s,
+            peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        )
+
+    def _report(self, times: RunTimes, *, is_final: bool) -> RunReport:
+        parts = self._parts
+        streams = [report_stream(source.stream, source.counts(), parts.counters) for source in parts.sources]
+        return RunReport(
+            name=parts.name,
+            engine=parts.inference.engine.name,
+            times=times,
+            streams=tuple(streams),
+            statuses=self._statuses_at_end if is_final else parts.board.statuses(),
+            stages_ms=parts.counters.stage_json(),
+            batch_sizes=parts.counters.batch_sizes(),
+            published=dict(parts.publisher.counts()),
+            is_final=is_final,
+        )

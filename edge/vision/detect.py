@@ -1,0 +1,55 @@
+"""From the raw output of a batch to the detections of each frame: decode, suppress, undo the letterbox."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.types import Detections, HeadFamily, Letterbox
+from edge.vision.heads import Candidates, Head, decode
+from edge.vision.letterbox import source_from_canvas_xyxy
+from edge.vision.nms import kept_by_nms
+
+__all__ = ["Detector", "select_classes"]
+
+_MAX_CLASSES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detector:
+    """Reads detections out of a head's raw output; pure, so that evaluation and service share it."""
+
+    head: Head
+    score_threshold: float
+    iou_threshold: float
+    max_detections: int
+
+    def detect(self, output: NDArray[np.float32], letterboxes: Sequence[Letterbox]) -> list[Detections]:
+        """Return the detections of each frame, in pixels of its source, highest score first.
+
+        Args:
+            output: float32 (B, ...), raw output of the model.
+            letterboxes: of the B frames.
+        """
+        found = self._suppress(decode(output, self.head, score_threshold=self.score_threshold))
+        return [self._of_frame(found, row, letterbox) for row, letterbox in enumerate(letterboxes)]
+
+    def _suppress(self, found: Candidates) -> Candidates:
+        if self.head.family is HeadFamily.YOLOV10:  # trained to give one box per object: suppression would only harm
+            return found.take(np.argsort(-found.score, kind="stable"))
+        group = found.row * _MAX_CLASSES + found.class_id
+        return found.take(kept_by_nms(found.xyxy, found.score, group, iou_threshold=self.iou_threshold))
+
+    def _of_frame(self, found: Candidates, row: int, letterbox: Letterbox) -> Detections:
+        mine = found.take(np.flatnonzero(found.row == row)[: self.max_detections])
+        xyxy = source_from_canvas_xyxy(mine.xyxy, letterbox)
+        return Detections(xyxy=xyxy, score=mine.score, class_id=mine.class_id)
+
+
+def select_classes(detections: Detections, class_ids: NDArray[np.int32]) -> Detections:
+    """Return only the detections of the given classes, order kept."""
+    kept = np.isin(detections.class_id, class_ids)
+    return Detections(xyxy=detections.xyxy[kept], score=detections.score[kept], class_id=detections.class_id[kept])

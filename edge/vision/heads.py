@@ -1,0 +1,133 @@
+"""Raw output of a YOLO head -> candidate boxes. Scores are filtered before anything else is computed.
+
+Layouts, for a batch of B, A cells or anchors and K classes (see `edge.types.HeadFamily`):
+
+    yolov5    (B, A, 5+K)   cx cy w h in canvas pixels, objectness, K scores
+    yolov8    (B, 4+K, A)   cx cy w h in canvas pixels, K scores
+    yolov10   (B, A, 6)     x1 y1 x2 y2 in canvas pixels, score, class_id
+    yolox     (B, A, 5+K)   cx cy as offset in cells, log w h in cells, objectness, K scores
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.types import HeadFamily, ImageSize
+
+__all__ = ["Candidates", "Head", "cells_of", "decode", "xyxy_from_cxcywh"]
+
+FloatArray = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What decoding has to know: the layout, the canvas, and the strides in the order of their cells."""
+
+    family: HeadFamily
+    size: ImageSize
+    strides: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Boxes of a whole batch before suppression.
+
+    Attributes:
+        row: int64 (M,), which frame of the batch.
+        xyxy: float32 (M, 4), canvas pixels.
+        score: float32 (M,).
+        class_id: int32 (M,).
+    """
+
+    row: NDArray[np.int64]
+    xyxy: FloatArray
+    score: FloatArray
+    class_id: NDArray[np.int32]
+
+    def take(self, index: NDArray[np.int64]) -> Candidates:
+        """Return the candidates at `index`, in that order."""
+        return Candidates(
+            row=self.row[index], xyxy=self.xyxy[index], score=self.score[index], class_id=self.class_id[index]
+        )
+
+
+def decode(output: FloatArray, head: Head, *, score_threshold: float) -> Candidates:
+    """Return every box whose score is above `score_threshold`, with its best class.
+
+    Args:
+        output: float32, one of the layouts above.
+    """
+    return _DECODERS[head.family](output, head, score_threshold)
+
+
+def xyxy_from_cxcywh(cxcywh: FloatArray) -> FloatArray:
+    """Return corners of boxes given by centre and size; both float32 (M, 4)."""
+    half = cxcywh[:, 2:] / 2
+    return np.concatenate([cxcywh[:, :2] - half, cxcywh[:, :2] + half], axis=1)
+
+
+@functools.lru_cache(maxsize=8)
+def cells_of(size: ImageSize, strides: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+    """Return the corner (A, 2) and the stride (A, 1) of each cell, in units of cells, row by row, level by level."""
+    corners, scales = [], []
+    for stride in strides:
+        columns, rows = size.width // stride, size.height // stride
+        y, x = np.divmod(np.arange(rows * columns), columns)
+        corners.append(np.stack([x, y], axis=1))
+        scales.append(np.full((rows * columns, 1), stride))
+    return np.concatenate(corners).astype(np.float32), np.concatenate(scales).astype(np.float32)
+
+
+def _decode_yolov5(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
+    row, _, chosen, score, class_id = _filter_by_objectness(output, score_threshold)
+    return Candidates(row=row, xyxy=xyxy_from_cxcywh(chosen[:, :4]), score=score, class_id=class_id)
+
+
+def _decode_yolox(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
+    row, cell, chosen, score, class_id = _filter_by_objectness(output, score_threshold)
+    corner, stride = cells_of(head.size, head.strides)
+    # Source: YOLOX paper, section 2.1 (anchor-free head): centre = (offset + cell) * stride, size = exp(raw) * stride.
+    centre = (chosen[:, :2] + corner[cell]) * stride[cell]
+    size = np.exp(chosen[:, 2:4]) * stride[cell]
+    xyxy = xyxy_from_cxcywh(np.concatenate([centre, size], axis=1))
+    return Candidates(row=row, xyxy=xyxy, score=score, class_id=class_id)
+
+
+def _decode_yolov8(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
+    scores = output[:, 4:]
+    row, cell = np.nonzero(scores.max(axis=1) > score_threshold)
+    chosen = output[row, :, cell]
+    class_id = chosen[:, 4:].argmax(axis=1)
+    score = chosen[np.arange(len(chosen)), 4 + class_id]
+    return Candidates(row=row, xyxy=xyxy_from_cxcywh(chosen[:, :4]), score=score, class_id=class_id.astype(np.int32))
+
+
+def _decode_yolov10(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
+    row, cell = np.nonzero(output[:, :, 4] > score_threshold)
+    chosen = output[row, cell]
+    return Candidates(row=row, xyxy=chosen[:, :4], score=chosen[:, 4], class_id=chosen[:, 5].astype(np.int32))
+
+
+def _filter_by_objectness(
+    output: FloatArray, score_threshold: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray, FloatArray, NDArray[np.int32]]:
+    # A score is objectness times class score, both at most 1: objectness alone already rules most cells out.
+    row, cell = np.nonzero(output[:, :, 4] > score_threshold)
+    chosen = output[row, cell]
+    class_id = chosen[:, 5:].argmax(axis=1)
+    score = chosen[:, 4] * chosen[np.arange(len(chosen)), 5 + class_id]
+    kept = score > score_threshold
+    return row[kept], cell[kept], chosen[kept], score[kept], class_id[kept].astype(np.int32)
+
+
+_DECODERS: dict[HeadFamily, Callable[[FloatArray, Head, float], Candidates]] = {
+    HeadFamily.YOLOV5: _decode_yolov5,
+    HeadFamily.YOLOV8: _decode_yolov8,
+    HeadFamily.YOLOV10: _decode_yolov10,
+    HeadFamily.YOLOX: _decode_yolox,
+}

@@ -1,0 +1,116 @@
+"""What every engine promises (`edge.protocols.Engine`), over our engine and the independent reference."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from edge.engine.openvino import OpenVinoEngine, OpenVinoOptions
+from edge.errors import TensorMismatchError
+from edge.model.inspect import inspect_model
+from tests.support import models
+from tests.support.onnxruntime_engine import OnnxRuntimeEngine
+
+FAMILIES = ["yolov5", "yolov8", "yolov10", "yolox"]
+ENGINES = {
+    "openvino": lambda spec, rows: OpenVinoEngine(spec, OpenVinoOptions(max_batch=rows)),
+    "openvino-batched": lambda spec, rows: OpenVinoEngine(spec, OpenVinoOptions(max_batch=rows, rows_per_request=rows)),
+    "onnxruntime": lambda spec, rows: OnnxRuntimeEngine(spec, max_batch=rows),
+}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def spec(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / f"{request.param}.onnx"
+    return inspect_model(getattr(models, request.param)(path))
+
+
+@pytest.fixture(params=sorted(ENGINES))
+def engine(request, spec):
+    made = ENGINES[request.param](spec, 3)
+    yield made
+    made.close()
+
+
+def pictures(spec, seed, rows=3):
+    size = spec.preprocess.size
+    return np.random.default_rng(seed).integers(0, 256, (rows, size.height, size.width, 3), np.uint8)
+
+
+def reference(spec, images):
+    engine = OnnxRuntimeEngine(spec, max_batch=len(images))
+    engine.canvases[0][:] = images
+    engine.start(0, len(images))
+    return engine.wait(0)
+
+
+def assert_close(spec, output, expected):
+    if spec.family.value == "yolov10":  # the k best in order: equal scores may change places
+        output, expected = np.sort(output, axis=1), np.sort(expected, axis=1)
+    np.testing.assert_allclose(output, expected, rtol=1e-3, atol=1e-3 * float(np.abs(expected).max()))
+
+
+def test_output_equals_the_independent_reference(engine, spec):
+    images = pictures(spec, 1)
+    engine.canvases[0][:] = images
+    engine.start(0, 3)
+
+    assert_close(spec, engine.wait(0), reference(spec, images))
+
+
+def test_canvases_start_as_border(engine, spec):
+    assert len(engine.canvases) >= 2
+    for canvas in engine.canvases:
+        assert canvas.dtype == np.uint8
+        assert canvas.shape == (3, spec.preprocess.size.height, spec.preprocess.size.width, 3)
+        assert (canvas == spec.preprocess.pad_value).all()
+
+
+def test_fewer_rows_than_the_canvas_has(engine, spec):
+    images = pictures(spec, 2)
+    engine.canvases[1][:] = images
+    engine.start(1, 2)
+
+    output = engine.wait(1)
+
+    assert len(output) == 2
+    assert_close(spec, output, reference(spec, images[:2]))
+
+
+def test_a_canvas_is_filled_while_the_other_is_inferred_and_outputs_do_not_meet(engine, spec):
+    first, second = pictures(spec, 3), pictures(spec, 4)
+    engine.canvases[0][:] = first
+    engine.start(0, 3)
+    engine.canvases[1][:] = second
+    output_of_first = engine.wait(0)
+    engine.canvases[0][:] = 0  # ours again once wait has returned
+    engine.start(1, 3)
+    output_of_second = engine.wait(1)
+
+    assert_close(spec, output_of_first, reference(spec, first))
+    assert_close(spec, output_of_second, reference(spec, second))
+
+
+@pytest.mark.parametrize(("index", "count"), [(2, 1), (-1, 1), (0, 0), (0, 4)])
+def test_rows_that_are_not_there_are_refused(engine, index, count):
+    with pytest.raises(TensorMismatchError):
+        engine.start(index, count)
+
+
+def test_the_engine_says_what_it_is(engine, spec):
+    assert engine.max_batch == 3
+    assert engine.preprocess == spec.preprocess
+    assert engine.name.split()[0] in ("openvino", "onnxruntime")
+
+
+def test_mean_and_std_are_applied(engine, spec, tmp_path):
+    if engine.name.startswith("onnxruntime"):
+        pytest.skip("the reference itself")
+    settings = dataclasses.replace(spec.preprocess, mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4), scale=1 / 255)
+    changed = dataclasses.replace(spec, preprocess=settings)
+    images = pictures(spec, 5, rows=1)
+    normalised = OpenVinoEngine(changed, OpenVinoOptions(max_batch=1))
+    normalised.canvases[0][:] = images
+    normalised.start(0, 1)
+
+    assert_close(spec, normalised.wait(0), reference(changed, images))

@@ -1,0 +1,43 @@
+"""An engine on ONNX Runtime with the preprocess written out in numpy: the independent reference of our own engines."""
+
+import numpy as np
+import onnxruntime
+
+from edge.errors import TensorMismatchError
+from edge.types import ColourOrder
+
+
+class OnnxRuntimeEngine:
+    def __init__(self, spec, *, max_batch):
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        self._session = onnxruntime.InferenceSession(str(spec.path), options, providers=["CPUExecutionProvider"])
+        self._spec = spec
+        size = spec.preprocess.size
+        shape = (max_batch, size.height, size.width, 3)
+        self.canvases = tuple(np.full(shape, spec.preprocess.pad_value, np.uint8) for _ in range(2))
+        self.preprocess = spec.preprocess
+        self.max_batch = max_batch
+        self.name = f"onnxruntime {onnxruntime.__version__}"
+        self._counts = {}
+
+    def start(self, index, count):
+        if not (0 <= index < 2 and 1 <= count <= self.max_batch):
+            raise TensorMismatchError(f"no canvas {index} with {count} rows")
+        self._counts[index] = count
+
+    def wait(self, index):
+        rows = self.canvases[index][: self._counts[index]]
+        if self._spec.batch is None:
+            return self._infer(rows)
+        return np.concatenate([self._infer(rows[first : first + 1]) for first in range(len(rows))])
+
+    def close(self):
+        self._session = None
+
+    def _infer(self, rows):
+        settings = self._spec.preprocess
+        pixels = rows[..., ::-1] if settings.colour_order is ColourOrder.BGR else rows
+        values = (pixels.astype(np.float64) * settings.scale - settings.mean) / settings.std
+        feed = {self._spec.input_name: values.transpose(0, 3, 1, 2).astype(np.float32)}
+        return self._session.run([self._spec.output_name], feed)[0]

@@ -1,0 +1,147 @@
+"""Holds the picture of the house true: floors, owners of third-party imports, sizes, no leftovers."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "edge").rglob("*.py"))
+
+FLOORS = [
+    {"types", "protocols", "errors", "version"},
+    {"vision", "config", "model"},
+    {"calibrate", "evaluate", "engine", "media", "publish", "bundle", "device", "transport"},
+    {"deploy", "runtime", "demo"},
+    {"cli"},
+]
+FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+MAY_MEET_ITS_FLOOR = {"demo"}  # the demo shows the whole product, so it may use the runtime that it shows
+
+OWNERS = {
+    "amqtt": "demo/broker.py",
+    "av": "media/pyav.py",
+    "click": "cli/",
+    "cv2": "media/images.py",
+    "google": "model/graph.py",  # protobuf's decode error comes out of onnx.load
+    "gi": "media/gst.py",
+    "msgspec": "",
+    "numpy": "",
+    "onnx": "model/graph.py",
+    "openvino": "engine/openvino.py",
+    "paho": "publish/client.py",
+    "pycocotools": "evaluate/",
+    "rich": "cli/",
+    "torch": "demo/train/",
+    "yaml": "config/document.py",
+}
+ONE_FILE = {"pycocotools"}  # owned by some single file of the room
+WHEN_USED = {"amqtt", "av", "cv2", "gi", "onnx", "openvino", "paho", "pycocotools"}  # never while a module is loaded
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+USUAL_FILE_LINES = 150
+USUAL_FUNCTION_LINES = 10
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT / "edge").as_posix()
+
+
+def _room(path: Path) -> str:
+    return path.relative_to(ROOT / "edge").parts[0].removesuffix(".py")
+
+
+def _imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """Yield each imported module, and whether it is imported while the file is loaded."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    inside = {
+        id(node)
+        for outer in ast.walk(tree)
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)) or _is_type_checking(outer)
+        for node in ast.walk(outer)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, id(node) not in inside) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module, id(node) not in inside
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def test_every_room_has_a_floor():
+    rooms = {_room(path) for path in FILES if _room(path) != "__init__"}
+    assert rooms <= set(FLOOR_OF), f"no floor for {sorted(rooms - set(FLOOR_OF))}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_imports_only_go_down(path):
+    mine = _room(path)
+    for module, _ in _imports(path):
+        parts = module.split(".")
+        if parts[0] != "edge" or len(parts) == 1 or mine == "__init__" or parts[1] in (mine, "pipelines"):
+            continue
+        other = parts[1]
+        goes_down = FLOOR_OF[other] < FLOOR_OF[mine]
+        is_same_ground = FLOOR_OF[other] == FLOOR_OF[mine] == 0
+        may_meet = mine in MAY_MEET_ITS_FLOOR and FLOOR_OF[other] == FLOOR_OF[mine]
+        assert goes_down or is_same_ground or may_meet, f"{_name(path)} (floor {FLOOR_OF[mine]}) imports edge.{other}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_third_party_modules_are_imported_by_their_owner_only(path):
+    for module, is_at_load in _imports(path):
+        top = module.split(".")[0]
+        if top in sys.stdlib_module_names or top == "edge":
+            continue
+        assert top in OWNERS, f"{_name(path)} imports {top}, which has no owner; give it one in tests/test_house.py"
+        assert _name(path).startswith(OWNERS[top]), f"{_name(path)} imports {top}, which belongs to {OWNERS[top]}"
+        assert not (is_at_load and top in WHEN_USED), f"{_name(path)} imports {top} when loaded; import it when used"
+
+
+@pytest.mark.parametrize("module", sorted(ONE_FILE))
+def test_a_module_owned_by_a_room_has_one_owner_in_it(module):
+    importers = [_name(path) for path in FILES if module in {name.split(".")[0] for name, _ in _imports(path)}]
+    assert len(importers) <= 1, importers
+
+
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_files_and_functions_have_one_subject(path):
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= MAX_FILE_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert lines <= MAX_FUNCTION_LINES, f"{_name(path)}:{node.lineno} {node.name} has {lines} lines"
+
+
+def test_most_files_and_functions_are_small():
+    lines = [path.read_text(encoding="utf-8").count("\n") for path in FILES]
+    assert sum(count <= USUAL_FILE_LINES for count in lines) >= 0.6 * len(lines)
+    lengths = [
+        (node.end_lineno or node.lineno) - node.body[0].lineno + 1
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    assert sum(length <= USUAL_FUNCTION_LINES for length in lengths) >= 0.6 * len(lengths)
+
+
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_every_module_says_what_lives_in_it(path):
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), f"{_name(path)} has no docstring"
+
+
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_a_todo_names_its_issue(path):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if re.search(r"\b(TODO|FIXME|XXX)\b", line):
+            assert re.search(r"#\d+", line), f"{_name(path)}:{number}: {line.strip()}"

@@ -1,0 +1,58 @@
+import pytest
+
+from edge.config.credentials import Credential, read_credential
+from edge.errors import ConfigError
+
+
+@pytest.fixture
+def home(tmp_path):
+    folder = tmp_path / "edge-deploy" / "credentials"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def write(path, text, mode=0o600):
+    path.write_text(text)
+    path.chmod(mode)
+
+
+def test_a_private_file_is_read(home, tmp_path):
+    write(home / "broker", "me:pass:word\n")
+
+    assert read_credential("broker", environ={"XDG_CONFIG_HOME": str(tmp_path)}) == Credential(
+        user="me", password="pass:word"
+    )
+
+
+def test_systemd_comes_first(home, tmp_path):
+    write(home / "broker", "me:old")
+    write(tmp_path / "broker", "me:new", mode=0o644)
+    environ = {"XDG_CONFIG_HOME": str(tmp_path), "CREDENTIALS_DIRECTORY": str(tmp_path)}
+
+    assert read_credential("broker", environ=environ).password == "new"
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "expected"),
+    [
+        ("me:secret", 0o644, "others can read"),
+        ("secret", 0o600, "one line, user:password"),
+        ("me:secret\nmore", 0o600, "one line, user:password"),
+    ],
+)
+def test_a_bad_file_is_refused_and_its_content_not_told(home, tmp_path, text, mode, expected):
+    write(home / "broker", text, mode)
+
+    with pytest.raises(ConfigError, match=expected) as caught:
+        read_credential("broker", environ={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["absent", "../broker", ".hidden"])
+def test_an_unknown_name_says_what_to_do(tmp_path, name):
+    with pytest.raises(ConfigError, match="credential"):
+        read_credential(name, environ={"XDG_CONFIG_HOME": str(tmp_path)})
+
+
+def test_the_password_is_not_in_the_repr():
+    assert "hush" not in repr(Credential(user="me", password="hush"))

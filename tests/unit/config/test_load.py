@@ -1,0 +1,129 @@
+"""Each mistake that a person makes in a pipeline file gets one line that points at it."""
+
+from pathlib import Path
+
+import pytest
+
+from edge.config.load import load_pipeline, local_path_of
+from edge.errors import ConfigError
+
+GOOD = """\
+version: 1
+model:
+  onnx: model.onnx
+streams:
+  - id: gate
+    uri: clip.mp4
+  - {id: lobby, uri: "rtsp://camera/main", max_fps: 15}
+publish: {jsonl: "-"}
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    (tmp_path / "model.onnx").write_bytes(b"")
+    (tmp_path / "clip.mp4").write_bytes(b"")
+
+    def load_text(text):
+        path = tmp_path / "p.yaml"
+        path.write_text(text)
+        return load_pipeline(path)
+
+    return load_text
+
+
+def test_a_good_file_is_read_with_defaults(load, tmp_path):
+    pipeline = load(GOOD)
+
+    assert [stream.id for stream in pipeline.config.streams] == ["gate", "lobby"]
+    assert pipeline.config.streams[1].max_fps == 15
+    assert pipeline.config.model.precision == "fp32"
+    assert pipeline.config.publish.mode == "change"
+    assert pipeline.resolve("model.onnx") == tmp_path / "model.onnx"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "  onnx:",
+            "  score_treshold: 0.3\n  onnx:",
+            "p.yaml:3: model.score_treshold: unknown key; did you mean 'score_t",
+        ),
+        ("id: gate", "id: Gate East", "p.yaml:5: streams[0].id: got 'Gate East', expected 1 to 32 of a-z"),
+        ("id: lobby", "id: gate", "p.yaml:7: streams[1].id: 'gate' is already streams[0]; give each"),
+        ("max_fps: 15", "max_fps: fast", "p.yaml:7: streams[1].max_fps: got 'fast', expected float"),
+        ("max_fps: 15", "max_fps: -1", "p.yaml:7: streams[1].max_fps: got -1, expected float > 0"),
+        (
+            "max_fps: 15",
+            "decoder: nvdec",
+            "streams[1].decoder: got 'nvdec', expected one of auto, nvmm, pyav, software",
+        ),
+        ("model.onnx", "no.onnx", "p.yaml:3: model.onnx: no such file: "),
+        ("clip.mp4", "no.mp4", "p.yaml:6: streams[0].uri: no such file: "),
+        (
+            "rtsp://camera",
+            "rtmp://camera",
+            "p.yaml:7: streams[1].uri: unknown scheme 'rtmp'; use a path, or one of file, rtsp",
+        ),
+        ("rtsp://camera", "rtsp://me:secret@camera", "streams[1].uri: a password in a file is read by everybody"),
+        ("max_fps: 15", "loop: true", "streams[1].loop: a rtsp stream is live already; 'loop' is for files"),
+        ("version: 1", "version: 2", "p.yaml:1: version: got 2, expected one of 1"),
+        ("version: 1\n", "", "p.yaml:1: 'version' is missing; it has no default, add it"),
+        ('publish: {jsonl: "-"}', "", "publish: nothing would leave this machine; add mqtt, or publish.jsonl"),
+        (
+            "  onnx: model.onnx",
+            "  onnx: model.onnx\n  precision: int8",
+            "model.precision: int8 needs a calibration table",
+        ),
+        ("version: 1", "version: 1\nversion: 1", "p.yaml:2: version: given twice, first in line 1; keep one"),
+        ("  - id: gate\n", "  - id: [gate\n", "p.yaml:6: not YAML: "),
+        (GOOD, "", "p.yaml: is empty"),
+        (GOOD, "- 1\n", "p.yaml:1: got [1], expected object"),
+        (
+            GOOD,
+            "version: 1\nmodel: {onnx: model.onnx}\nstreams: []\n",
+            "p.yaml:3: streams: got [], expected array of length >= 1",
+        ),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(load, old, new, expected):
+    assert old in GOOD
+
+    with pytest.raises(ConfigError) as caught:
+        load(GOOD.replace(old, new))
+
+    assert expected in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load_pipeline(tmp_path / "absent.yaml")
+
+
+def test_a_file_that_is_not_text(tmp_path):
+    (tmp_path / "p.yaml").write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(ConfigError, match="is not UTF-8 text"):
+        load_pipeline(tmp_path / "p.yaml")
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("clips/a b'c\".mp4", "clips/a b'c\".mp4"),
+        ("file:///clips/a%20b.mp4", "/clips/a b.mp4"),
+        ("/tmp/100%.mp4", "/tmp/100%.mp4"),
+        ("rtsp://camera/main", None),
+        ("test://", None),
+    ],
+)
+def test_local_paths_are_told_from_uris(uri, path):
+    assert local_path_of(uri) == path
+
+
+def test_paths_start_at_the_pipeline_file(load, monkeypatch, tmp_path):
+    monkeypatch.chdir(Path("/"))
+
+    assert load(GOOD).resolve("x/y") == tmp_path / "x/y"

@@ -1,0 +1,53 @@
+"""The documented example is the schema: reference.yaml has every key, and states the defaults as they are."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from edge.config.jsonschema import write_json_schema
+from edge.config.schema import PipelineConfig, TlsConfig
+
+PIPELINES = Path(__file__).parents[3] / "pipelines"
+
+
+def documented():
+    return yaml.safe_load((PIPELINES / "reference.yaml").read_text())
+
+
+def struct_keys(struct):
+    return {field.encode_name for field in msgspec.structs.fields(struct)}
+
+
+def sections():
+    config = msgspec.convert(documented(), PipelineConfig, strict=True)
+    yield documented(), config
+    for name in ("model", "engine", "batch", "mqtt", "publish"):
+        yield documented()[name], getattr(config, name)
+    yield documented()["streams"][0], config.streams[0]
+
+
+@pytest.mark.parametrize(("written", "parsed"), list(sections()), ids=lambda value: type(value).__name__)
+def test_the_reference_has_every_key_of_the_schema(written, parsed):
+    assert set(written) == struct_keys(type(parsed))
+
+
+@pytest.mark.parametrize(("written", "parsed"), list(sections())[1:], ids=lambda value: type(value).__name__)
+def test_the_reference_states_the_true_defaults(written, parsed):
+    for field in msgspec.structs.fields(type(parsed)):
+        if not field.required:
+            assert written[field.name] == field.default, field.name
+
+
+def test_the_keys_of_tls_are_in_its_comment():
+    text = (PIPELINES / "reference.yaml").read_text()
+
+    for key in struct_keys(TlsConfig):
+        assert f"#   {key}:" in text
+
+
+def test_the_schema_for_editors_is_generated_from_the_types(tmp_path):
+    write_json_schema(tmp_path / "schema.json")
+
+    assert (PIPELINES / "pipeline.schema.json").read_text() == (tmp_path / "schema.json").read_text()

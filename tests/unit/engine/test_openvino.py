@@ -1,0 +1,116 @@
+"""What is particular to the CPU engine: how rows become requests, precision, damaged files."""
+
+import dataclasses
+import logging
+
+import numpy as np
+import pytest
+
+from edge.config.schema import EngineConfig
+from edge.engine.openvino import OpenVinoEngine, OpenVinoOptions
+from edge.engine.select import make_engine
+from edge.errors import EngineError
+from edge.model.inspect import inspect_model
+from edge.types import Precision
+from tests.support import models
+from tests.support.onnxruntime_engine import OnnxRuntimeEngine
+
+
+def spec_of(make, path, **settings):
+    return inspect_model(make(path / "model.onnx", **settings))
+
+
+def infer(engine, images):
+    engine.canvases[0][: len(images)] = images
+    engine.start(0, len(images))
+    return engine.wait(0).copy()
+
+
+def pictures(spec, rows):
+    size = spec.preprocess.size
+    return np.random.default_rng(0).integers(0, 256, (rows, size.height, size.width, 3), np.uint8)
+
+
+def test_a_static_batch_of_one_is_rebatched_and_gives_the_same(tmp_path, caplog):
+    spec = spec_of(models.yolox, tmp_path, batch=1)
+    images = pictures(spec, 5)
+
+    together = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=5, rows_per_request=2)), images)
+
+    alone = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=5)), images)
+    np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-4)
+    assert not caplog.records
+
+
+def test_a_rewriting_that_gives_other_outputs_is_not_used_and_said(tmp_path, caplog, monkeypatch):
+    spec = spec_of(models.yolov8, tmp_path, batch=1)
+    other = models.yolov8(tmp_path / "other.onnx", batch=None, seed=9)
+    wrong = dataclasses.make_dataclass("Wrong", ["model", "reason"])(other.read_bytes(), "")
+    monkeypatch.setattr("edge.engine.openvino.rebatch", lambda path, spec: wrong)
+    images = pictures(spec, 4)
+
+    with caplog.at_level(logging.WARNING):
+        output = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=4, rows_per_request=4)), images)
+
+    assert "rows run one by one" in caplog.text
+    np.testing.assert_allclose(output, infer(OnnxRuntimeEngine(spec, max_batch=4), images), rtol=1e-3, atol=1e-2)
+
+
+def test_a_model_that_cannot_be_rebatched_runs_row_by_row_and_says_so(tmp_path, caplog, monkeypatch):
+    spec = spec_of(models.yolov8, tmp_path, batch=1)
+    refused = dataclasses.make_dataclass("Refused", ["model", "reason"])(None, "node 'x' mixes images")
+    monkeypatch.setattr("edge.engine.openvino.rebatch", lambda path, spec: refused)
+
+    with caplog.at_level(logging.WARNING):
+        output = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=2, rows_per_request=2)), pictures(spec, 2))
+
+    assert "node 'x' mixes images" in caplog.text
+    assert len(output) == 2
+
+
+def test_a_model_fixed_at_two_runs_three_rows(tmp_path):
+    spec = spec_of(models.yolov8, tmp_path, batch=2)
+    dynamic = spec_of(models.yolov8, tmp_path, batch=None)
+    images = pictures(spec, 3)
+
+    output = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=3)), images)
+
+    expected = infer(OnnxRuntimeEngine(dynamic, max_batch=3), images)
+    np.testing.assert_allclose(output, expected, rtol=1e-3, atol=1e-2)
+
+
+def test_fp32_is_computed_in_f32_even_where_the_default_would_be_bf16(tmp_path):
+    spec = spec_of(models.yolov8, tmp_path)
+    engine = OpenVinoEngine(spec, OpenVinoOptions(max_batch=1))
+
+    compiled = engine._compile(1)
+
+    assert str(compiled.get_property("INFERENCE_PRECISION_HINT")).endswith("'float32'>")
+
+
+def test_fp16_on_a_cpu_without_it_is_refused(tmp_path, monkeypatch):
+    spec = spec_of(models.yolov8, tmp_path)
+    monkeypatch.setattr(OpenVinoEngine, "_capabilities", lambda self: ["FP32", "INT8"])
+
+    with pytest.raises(EngineError, match="precision fp16: this CPU computes FP32, INT8; use fp32 or int8"):
+        OpenVinoEngine(spec, OpenVinoOptions(max_batch=1, precision=Precision.FP16))
+
+
+def test_a_model_that_was_damaged_after_inspection_is_an_engine_error(tmp_path):
+    spec = spec_of(models.yolov8, tmp_path)
+    spec.path.write_bytes(spec.path.read_bytes()[:1000])
+
+    with pytest.raises(EngineError, match="model.onnx: OpenVINO cannot"):
+        OpenVinoEngine(spec, OpenVinoOptions(max_batch=1))
+
+
+@pytest.mark.parametrize(
+    ("config", "precision", "expected"),
+    [
+        (EngineConfig(kind="tensorrt"), Precision.FP32, "no TensorRT engine yet"),
+        (EngineConfig(), Precision.INT8, "calibration table"),
+    ],
+)
+def test_what_this_version_cannot_do_is_said(tmp_path, config, precision, expected):
+    with pytest.raises(EngineError, match=expected):
+        make_engine(spec_of(models.yolov8, tmp_path), config, precision=precision, max_batch=1)

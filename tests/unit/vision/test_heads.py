@@ -1,0 +1,93 @@
+"""Head decoding against boxes worked out by hand, and against a slow, obvious decoder of each layout."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.types import HeadFamily, ImageSize
+from edge.vision.heads import Head, decode
+
+SIZE = ImageSize(width=64, height=32)
+STRIDES = (8, 16, 32)
+CELLS = 8 * 4 + 4 * 2 + 2 * 1
+CLASSES = 3
+
+
+def head(family):
+    return Head(family=family, size=SIZE, strides=STRIDES)
+
+
+def random_output(family, seed, rows):
+    random = np.random.default_rng(seed)
+    cells = {HeadFamily.YOLOV5: 3 * CELLS, HeadFamily.YOLOV10: 20}.get(family, CELLS)
+    columns = {HeadFamily.YOLOV8: 4 + CLASSES, HeadFamily.YOLOV10: 6}.get(family, 5 + CLASSES)
+    output = random.random((rows, cells, columns))
+    if family is HeadFamily.YOLOX:
+        output[..., :4] = random.normal(0, 1, output[..., :4].shape)
+    elif family is HeadFamily.YOLOV10:
+        output[..., 5] = random.integers(0, CLASSES, output[..., 5].shape)
+    else:
+        output[..., :4] *= 64
+    output = output.astype(np.float32)
+    return output.transpose(0, 2, 1).copy() if family is HeadFamily.YOLOV8 else output
+
+
+def cell_table():
+    """Column, row and stride of each YOLOX cell, written as three nested loops."""
+    return [
+        (x, y, stride) for stride in STRIDES for y in range(SIZE.height // stride) for x in range(SIZE.width // stride)
+    ]
+
+
+def obvious_decode(family, output, threshold):
+    found = []
+    for row, cells in enumerate(output.transpose(0, 2, 1) if family is HeadFamily.YOLOV8 else output):
+        for index, values in enumerate(cells.astype(float)):
+            if family is HeadFamily.YOLOV10:
+                box, score, class_id = tuple(values[:4]), values[4], int(values[5])
+            else:
+                scores = values[4:] if family is HeadFamily.YOLOV8 else values[5:] * values[4]
+                class_id, score = int(np.argmax(scores)), max(scores)
+                cx, cy, w, h = values[:4]
+                if family is HeadFamily.YOLOX:
+                    x, y, stride = cell_table()[index]
+                    cx, cy, w, h = (cx + x) * stride, (cy + y) * stride, math.exp(w) * stride, math.exp(h) * stride
+                box = (cx - w / 2, cy - h / 2, cx + w / 2, cy + h / 2)
+            if score > threshold:
+                found.append((row, class_id, score, *box))
+    return found
+
+
+@pytest.mark.parametrize("family", list(HeadFamily))
+@given(seed=st.integers(0, 1000), rows=st.integers(1, 3), threshold=st.sampled_from([0.001, 0.25, 0.6, 0.99]))
+def test_equals_the_obvious_decoder(family, seed, rows, threshold):
+    output = random_output(family, seed, rows)
+
+    got = decode(output, head(family), score_threshold=threshold)
+
+    rows_got = np.column_stack([got.row, got.class_id, got.score, got.xyxy])
+    expected = np.array(obvious_decode(family, output, threshold)).reshape(-1, 7)
+    assert rows_got.shape == expected.shape
+    np.testing.assert_allclose(rows_got, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_a_yolox_cell_worked_out_by_hand():
+    output = np.zeros((1, CELLS, 5 + CLASSES), np.float32)
+    # Second level (stride 16) starts after 32 cells; its cell 5 is column 1, row 1.
+    output[0, 32 + 5] = [0.5, 0.25, math.log(2), math.log(1.5), 0.8, 0.1, 0.9, 0.2]
+
+    got = decode(output, head(HeadFamily.YOLOX), score_threshold=0.5)
+
+    assert got.class_id.tolist() == [1]
+    assert got.score.tolist() == [pytest.approx(0.72)]
+    # centre (1.5 * 16, 1.25 * 16) = (24, 20), size (32, 24)
+    np.testing.assert_allclose(got.xyxy, [[8, 8, 40, 32]], atol=1e-4)
+
+
+def test_a_score_that_is_not_a_number_is_no_detection():
+    output = np.full((1, CELLS, 5 + CLASSES), np.nan, np.float32)
+
+    assert len(decode(output, head(HeadFamily.YOLOV5), score_threshold=0.1).score) == 0

@@ -9,29 +9,29 @@ help:            ## this list
 
 setup: .venv/.ready   ## Debian packages (where allowed) and .venv
 
-.venv/.ready: setup.cfg pyproject.toml tools/setup.sh
-	@bash tools/setup.sh
+.venv/.ready: setup.cfg pyproject.toml .ci/setup
+	@bash .ci/setup
 
 demo: setup      ## four synthetic cameras -> INT8-ready YOLO -> MQTT -> an independent subscriber
 	@.venv/bin/edge-deploy demo $(ARGS)
 
 test: setup      ## everything that can run on one Linux machine; needs the real parts
-	@bash tools/setup.sh --require-all
+	@bash .ci/setup --require-all
 	@$(MAKE) --no-print-directory check
 	@$(PYTHON) -m pytest $(ARGS)
 
 check: setup     ## ruff format, ruff, mypy --strict, the house test
-	@.venv/bin/ruff format --check edge tests tools
-	@.venv/bin/ruff check edge tests tools
+	@.venv/bin/ruff format --check edge tests
+	@.venv/bin/ruff check edge tests
 	@.venv/bin/mypy
 	@$(PYTHON) -m pytest -q tests/test_house.py
 
 format: setup    ## let ruff write
-	@.venv/bin/ruff format edge tests tools
-	@.venv/bin/ruff check --fix edge tests tools
+	@.venv/bin/ruff format edge tests
+	@.venv/bin/ruff check --fix edge tests
 
 bench: setup     ## measure; writes docs/benchmarks.md
-	@$(PYTHON) -m tools.bench $(ARGS)
+	@$(PYTHON) -m tests.bench $(ARGS)
 
 docs: setup      ## schemas that are generated from the types
 	@$(PYTHON) -m edge.publish.schema docs

@@ -38,3 +38,7 @@ def edge_deploy() -> None:
 def main() -> NoReturn:
     """Run the command."""
     run_command(edge_deploy)
+
+
+if __name__ == "__main__":
+    main()

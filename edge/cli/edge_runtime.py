@@ -29,3 +29,7 @@ def edge_runtime() -> None:
 def main() -> NoReturn:
     """Run the command."""
     run_command(edge_runtime, is_service=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -12,10 +12,10 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from edge.config.document import Document, Location, read_document
-from edge.config.schema import PipelineConfig, StreamConfig
+from edge.config.schema import MqttConfig, PipelineConfig, StreamConfig
 from edge.errors import ConfigError
 
-__all__ = ["Pipeline", "load_pipeline", "local_path_of"]
+__all__ = ["Pipeline", "load_pipeline", "local_path_of", "mqtt_from_options"]
 
 _LIVE_SCHEMES = ("rtsp", "rtsps", "rtspt", "http", "https", "v4l2", "csi", "test")
 
@@ -52,6 +52,19 @@ def load_pipeline(path: Path) -> Pipeline:
     for location, problem in _contradictions(pipeline):
         raise document.error(location, problem)
     return pipeline
+
+
+def mqtt_from_options(given: Mapping[str, object]) -> MqttConfig:
+    """Return a broker that is described by command-line options, named as the keys of `MqttConfig`; None: default.
+
+    Raises:
+        ConfigError: if a value cannot be used.
+    """
+    try:
+        return msgspec.convert({key: value for key, value in given.items() if value is not None}, MqttConfig)
+    except msgspec.ValidationError as error:
+        text, location = _split_location(str(error))
+        raise ConfigError(f"--{'.'.join(map(str, location))}: {text[:1].lower()}{text[1:]}") from None
 
 
 def local_path_of(uri: str) -> str | None:

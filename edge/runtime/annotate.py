@@ -44,5 +44,5 @@ class Annotator:
         found = result.detections
         xyxy = found.xyxy * np.array([fitted.width / source.width, fitted.height / source.height] * 2, np.float32)
         texts = [f"{self._labels[i]} {score:.2f}" for i, score in zip(found.class_id, found.score, strict=True)]
-        draw_boxes(image, xyxy, texts, found.class_id)
+        draw_boxes(image, xyxy, texts, found.class_id.tolist())
         write_image(self._folder / f"{result.header.stream}-{result.header.frame:06d}.jpg", image)

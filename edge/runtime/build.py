@@ -165,11 +165,16 @@ def _sources(pipeline: Pipeline, spec: ModelSpec, board: StreamBoard) -> Sequenc
             stream,
             preprocess=spec.preprocess,
             base_dir=pipeline.path.parent,
-            credential=_credential(stream.credential),
+            credential=_user_and_password(stream.credential),
             on_status=board.change,
         )
         for stream in pipeline.config.streams
     ]
+
+
+def _user_and_password(name: str | None) -> tuple[str, str] | None:
+    credential = _credential(name)
+    return None if credential is None else (credential.user, credential.password)
 
 
 def _credential(name: str | None) -> Credential | None:

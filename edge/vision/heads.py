@@ -26,11 +26,16 @@ FloatArray = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What decoding has to know: the layout, the canvas, and the strides in the order of their cells."""
+    """What decoding has to know: the layout, the canvas, and the strides in the order of their cells.
+
+    With `is_multi_label` a cell gives a candidate for each class above the threshold (as COCO's protocol wants it for
+    measuring), otherwise only for its best class (as a consumer of detections wants it). See docs/adr/0004.
+    """
 
     family: HeadFamily
     size: ImageSize
     strides: tuple[int, ...] = ()
+    is_multi_label: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +62,7 @@ class Candidates:
 
 
 def decode(output: FloatArray, head: Head, *, score_threshold: float) -> Candidates:
-    """Return every box whose score is above `score_threshold`, with its best class.
+    """Return every box whose score is above `score_threshold`: its best class, or each class where `head` says so.
 
     Args:
         output: float32, one of the layouts above.
@@ -84,27 +89,27 @@ def cells_of(size: ImageSize, strides: tuple[int, ...]) -> tuple[FloatArray, Flo
 
 
 def _decode_yolov5(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
-    row, _, chosen, score, class_id = _filter_by_objectness(output, score_threshold)
-    return Candidates(row=row, xyxy=xyxy_from_cxcywh(chosen[:, :4]), score=score, class_id=class_id)
+    row, _, box, score, class_id = _with_objectness(output, head, score_threshold)
+    return Candidates(row=row, xyxy=xyxy_from_cxcywh(box), score=score, class_id=class_id)
 
 
 def _decode_yolox(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
-    row, cell, chosen, score, class_id = _filter_by_objectness(output, score_threshold)
+    row, cell, box, score, class_id = _with_objectness(output, head, score_threshold)
     corner, stride = cells_of(head.size, head.strides)
     # Source: YOLOX paper, section 2.1 (anchor-free head): centre = (offset + cell) * stride, size = exp(raw) * stride.
-    centre = (chosen[:, :2] + corner[cell]) * stride[cell]
-    size = np.exp(chosen[:, 2:4]) * stride[cell]
+    centre = (box[:, :2] + corner[cell]) * stride[cell]
+    size = np.exp(box[:, 2:]) * stride[cell]
     xyxy = xyxy_from_cxcywh(np.concatenate([centre, size], axis=1))
     return Candidates(row=row, xyxy=xyxy, score=score, class_id=class_id)
 
 
 def _decode_yolov8(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
-    scores = output[:, 4:]
-    row, cell = np.nonzero(scores.max(axis=1) > score_threshold)
+    # Over the planes of the classes, which lie one after the other in memory: no transposed copy is made.
+    row, cell = np.nonzero(output[:, 4:].max(axis=1) > score_threshold)
     chosen = output[row, :, cell]
-    class_id = chosen[:, 4:].argmax(axis=1)
-    score = chosen[np.arange(len(chosen)), 4 + class_id]
-    return Candidates(row=row, xyxy=xyxy_from_cxcywh(chosen[:, :4]), score=score, class_id=class_id.astype(np.int32))
+    index, class_id = _classes(chosen[:, 4:], head, score_threshold)
+    score = chosen[index, 4 + class_id]
+    return Candidates(row=row[index], xyxy=xyxy_from_cxcywh(chosen[index, :4]), score=score, class_id=class_id)
 
 
 def _decode_yolov10(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
@@ -113,16 +118,25 @@ def _decode_yolov10(output: FloatArray, head: Head, score_threshold: float) -> C
     return Candidates(row=row, xyxy=chosen[:, :4], score=chosen[:, 4], class_id=chosen[:, 5].astype(np.int32))
 
 
-def _filter_by_objectness(
-    output: FloatArray, score_threshold: float
+def _with_objectness(
+    output: FloatArray, head: Head, score_threshold: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray, FloatArray, NDArray[np.int32]]:
     # A score is objectness times class score, both at most 1: objectness alone already rules most cells out.
     row, cell = np.nonzero(output[:, :, 4] > score_threshold)
     chosen = output[row, cell]
-    class_id = chosen[:, 5:].argmax(axis=1)
-    score = chosen[:, 4] * chosen[np.arange(len(chosen)), 5 + class_id]
-    kept = score > score_threshold
-    return row[kept], cell[kept], chosen[kept], score[kept], class_id[kept].astype(np.int32)
+    scores = chosen[:, 5:] * chosen[:, 4:5]
+    index, class_id = _classes(scores, head, score_threshold)
+    return row[index], cell[index], chosen[index, :4], scores[index, class_id], class_id
+
+
+def _classes(scores: FloatArray, head: Head, score_threshold: float) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return for each candidate which line of `scores`, float32 (M, K), it comes from, and its class."""
+    if head.is_multi_label:
+        index, class_id = np.nonzero(scores > score_threshold)
+        return index, class_id.astype(np.int32)
+    best = scores.argmax(axis=1)
+    kept = np.flatnonzero(scores[np.arange(len(scores)), best] > score_threshold)
+    return kept, best[kept].astype(np.int32)
 
 
 _DECODERS: dict[HeadFamily, Callable[[FloatArray, Head, float], Candidates]] = {

@@ -15,7 +15,7 @@ _USAGE_OR_CONFIGURATION = 2
     epilog="""\b
 Examples:
   edge-deploy doctor
-  edge-deploy doctor --json"""
+  edge-runtime doctor --json"""
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option

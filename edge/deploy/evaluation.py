@@ -1,0 +1,124 @@
+"""Accuracy of a model on labelled images, through exactly the runtime's preprocess, engine and decode."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edge.config.schema import EngineConfig
+from edge.deploy.detections import detect_all
+from edge.engine.select import make_engine
+from edge.errors import DatasetError, SourceError
+from edge.evaluate.coco_map import Accumulator, Accuracy
+from edge.evaluate.truth import open_labels
+from edge.media.stills import StillSource, list_images
+from edge.model.inspect import ModelOverrides, inspect_model
+from edge.types import ModelSpec, Precision, StreamId
+from edge.vision.detect import Detector
+from edge.vision.heads import Head
+
+__all__ = ["Evaluation", "EvaluationOptions", "evaluate_model"]
+
+# COCO's own protocol: every candidate counts, down to where it no longer changes the precision-recall curve.
+SCORE_THRESHOLD = 0.001
+IOU_THRESHOLD = 0.65
+MAX_DETECTIONS = 300
+_BATCH = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationOptions:
+    """What to evaluate; `labels` is a folder of YOLO text files or a COCO instances file."""
+
+    model: Path
+    images: Path
+    labels: Path
+    precision: Precision = Precision.FP32
+    overrides: ModelOverrides | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What came out of it; `unlabelled` are images without labels, taken as empty."""
+
+    spec: ModelSpec
+    precision: Precision
+    engine: str
+    accuracy: Accuracy
+    unlabelled: tuple[str, ...]
+    elapsed_s: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; the keys are stable."""
+        accuracy = self.accuracy
+        return {
+            "model": self.spec.name,
+            "model_sha256": self.spec.sha256,
+            "precision": self.precision.value,
+            "engine": self.engine,
+            "images": accuracy.images,
+            "boxes": accuracy.boxes,
+            "unlabelled": len(self.unlabelled),
+            "map50_95": round(accuracy.map50_95, 5),
+            "map50": round(accuracy.map50, 5),
+            "seconds": round(self.elapsed_s, 2),
+            "per_class": {
+                self.spec.labels[one.class_id]: {
+                    "map50_95": round(one.map50_95, 5),
+                    "map50": round(one.map50, 5),
+                    "boxes": one.boxes,
+                }
+                for one in accuracy.per_class
+            },
+        }
+
+
+def evaluate_model(options: EvaluationOptions, *, on_image: Callable[[int, int], None] | None = None) -> Evaluation:
+    """Return the mAP of a model on a set of images.
+
+    Args:
+        options: model, images, labels, precision.
+        on_image: called with the number of images done and of all images.
+
+    Raises:
+        EdgeError: if model, images, labels or precision cannot be used.
+    """
+    spec = inspect_model(options.model, overrides=options.overrides)
+    paths = list_images(options.images)
+    labels = open_labels(options.labels, spec.labels)
+    engine = make_engine(spec, EngineConfig(), precision=options.precision, max_batch=_BATCH)
+    source = StillSource(StreamId("images"), paths, preprocess=spec.preprocess)
+    accumulator, started = Accumulator(), time.monotonic()
+    try:
+        source.open()
+        for header, found in detect_all(source, engine, _detector(spec)):
+            stem = paths[header.frame - 1].stem
+            accumulator.add(stem, found, labels.truth(stem, header.source_size))
+            if on_image is not None:
+                on_image(header.frame, len(paths))
+        name = engine.name
+    except SourceError as error:  # a folder of images is data of the user's, not a stream that may come back
+        raise DatasetError(error.problem, hint="mend or remove it") from error
+    finally:
+        source.close()
+        engine.close()
+    return Evaluation(
+        spec=spec,
+        precision=options.precision,
+        engine=name,
+        accuracy=accumulator.result(),
+        unlabelled=labels.unlabelled,
+        elapsed_s=time.monotonic() - started,
+    )
+
+
+def _detector(spec: ModelSpec) -> Detector:
+    return Detector(
+        head=Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides, is_multi_label=True),
+        score_threshold=SCORE_THRESHOLD,
+        iou_threshold=IOU_THRESHOLD,
+        max_detections=MAX_DETECTIONS,
+    )

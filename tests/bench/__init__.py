@@ -1,0 +1,1 @@
+"""Benchmarks: `make bench` measures and writes docs/benchmarks.md. Nothing here is collected by pytest."""

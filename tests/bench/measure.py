@@ -1,0 +1,145 @@
+"""The measurements, each pipeline in a process of its own so that memory and CPU time are its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from edge.demo.cameras import render_camera
+from edge.engine.openvino import OpenVinoEngine, OpenVinoOptions
+from edge.model.inspect import inspect_model
+from edge.publish.frames import FramePublisher
+from edge.publish.jsonl import JsonlPublisher
+from edge.publish.messages import ModelInfo
+from edge.publish.numbering import Numbering
+from edge.publish.selection import Selection
+from edge.types import ClockSource, Detections, FrameHeader, FrameResult, ImageSize, StageTimes, StreamId
+
+
+def demo_clips(folder):
+    return [render_camera(number, folder, on_frame=lambda: None).path for number in range(4)]
+
+
+def measure_model(model, clips, *, folder, streams, seconds):
+    print(f"measuring {model.name}", file=sys.stderr)
+    return {
+        "model": model.stem,
+        "files": {count: _bench(model, clips, folder, count=count, seconds=seconds) for count in streams},
+        "live": {
+            count: _run_live(model, clips, folder, count=count, seconds=seconds)
+            for count in (*streams, 2 * streams[-1])
+        },
+        "batch": _batch_on_a_cpu(model, seconds=seconds / 2),
+    }
+
+
+def _pipeline(model, clips, folder, *, count, realtime):
+    path = folder / f"{model.stem}-{count}-{'live' if realtime else 'file'}.yaml"
+    streams = [
+        {"id": f"s{i}", "uri": str(Path(clips[i % len(clips)]).resolve()), "loop": True, "realtime": realtime}
+        for i in range(count)
+    ]
+    content = {
+        "version": 1,
+        "model": {"onnx": str(model)},
+        "streams": streams,
+        "batch": {"max_frames": 8},
+        "publish": {"jsonl": str(folder / "bench.jsonl"), "mode": "all"},
+    }
+    path.write_text(json.dumps(content))
+    return path
+
+
+def _runtime(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "edge.cli.edge_runtime", *map(str, arguments)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+
+def _bench(model, clips, folder, *, count, seconds):
+    path = _pipeline(model, clips, folder, count=count, realtime=False)
+    result = json.loads(_runtime("bench", "--pipeline", path, "--duration", seconds, "--json").stdout)
+    print(f"  {count} files: overhead {result['overhead']}", file=sys.stderr)
+    return result
+
+
+def _run_live(model, clips, folder, *, count, seconds):
+    path = _pipeline(model, clips, folder, count=count, realtime=True)
+    stats = folder / "stats.json"
+    _runtime("run", "--pipeline", path, "--duration", seconds, "--stats", stats)
+    result = json.loads(stats.read_text())
+    print(f"  {count} live: {result['fps']} fps in all", file=sys.stderr)
+    return result
+
+
+def _batch_on_a_cpu(model, *, seconds):
+    spec = inspect_model(model)
+    return {rows: _engine_ms(spec, rows_per_request=rows, seconds=seconds) for rows in (1, 2, 4)}
+
+
+def _engine_ms(spec, *, rows_per_request, seconds):
+    engine = OpenVinoEngine(spec, OpenVinoOptions(max_batch=4, rows_per_request=rows_per_request))
+    engine.canvases[0][:] = np.random.default_rng(0).integers(0, 256, engine.canvases[0].shape, np.uint8)
+    engine.start(0, 4)
+    engine.wait(0)
+    started, frames = time.perf_counter(), 0
+    while time.perf_counter() - started < seconds:
+        engine.start(0, 4)
+        engine.wait(0)
+        frames += 4
+    elapsed_ms = (time.perf_counter() - started) * 1e3
+    engine.close()
+    return elapsed_ms / frames
+
+
+def publish_call(objects=20, calls=20_000):
+    """Return the time of one publish call in the loop, in microseconds, percentiles over `calls`."""
+    publisher = JsonlPublisher("/dev/null", device="bench")
+    frames = FramePublisher(
+        publisher,
+        device="bench",
+        numbering=Numbering(1),
+        selection=Selection("all", heartbeat_s=1),
+        labels=[str(index) for index in range(80)],
+        model=ModelInfo(name="bench", precision="fp32"),
+    )
+    result = _frame_result(objects)
+    times_us = np.empty(calls)
+    for index in range(calls):
+        started = time.perf_counter()
+        frames.publish(result)
+        times_us[index] = (time.perf_counter() - started) * 1e6
+        time.sleep(0.0005)  # as frames come: a thousand in two seconds, not back to back
+    publisher.close()
+    return {f"p{percent}": float(np.percentile(times_us, percent)) for percent in (50, 95, 99)}
+
+
+def _frame_result(objects):
+    random = np.random.default_rng(0)
+    detections = Detections(
+        xyxy=random.random((objects, 4), np.float32) * 600,
+        score=np.sort(random.random(objects, np.float32))[::-1].copy(),
+        class_id=random.integers(0, 80, objects).astype(np.int32),
+    )
+    header = FrameHeader(
+        stream=StreamId("east"),
+        frame=1,
+        pts_ns=0,
+        captured_at_ns=time.time_ns(),
+        clock=ClockSource.ARRIVAL,
+        source_size=ImageSize(width=1920, height=1080),
+        read_at_ns=0,
+    )
+    return FrameResult(
+        header=header,
+        detections=detections,
+        times=StageTimes(decode_ns=9_000_000, batch_wait_ns=6_000_000, infer_ns=11_000_000, post_ns=2_000_000),
+    )

@@ -1,0 +1,179 @@
+"""Both commands as a user types them: help, exit codes, JSON keys, and errors without a traceback."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from tests.support import models, wrong_models
+
+ROOT = Path(__file__).parents[3]
+
+
+def command(name, *arguments, expected=0):
+    module = {"edge-deploy": "edge.cli.edge_deploy", "edge-runtime": "edge.cli.edge_runtime"}[name]
+    done = subprocess.run(
+        [sys.executable, "-m", module, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == expected, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+COMMANDS = [
+    *(("edge-deploy", name) for name in ("demo", "inspect", "evaluate", "listen", "doctor")),
+    *(("edge-runtime", name) for name in ("run", "bench", "doctor")),
+]
+
+
+@pytest.mark.parametrize(("program", "name"), COMMANDS)
+def test_every_command_has_help_with_examples(program, name):
+    shown = command(program, name, "--help").stdout
+
+    assert "Examples:" in shown
+    assert f"{program} {name}" in shown
+
+
+@pytest.mark.parametrize("program", ["edge-deploy", "edge-runtime"])
+def test_the_program_lists_its_commands(program):
+    shown = command(program, "--help").stdout
+
+    for other, name in COMMANDS:
+        assert (f"  {name} " in shown) == (other == program or name == "doctor")
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from edge.cli.edge_deploy import edge_deploy\n"
+        "edge_deploy.main(['--help'], standalone_mode=False)\n"
+        "heavy = {'numpy', 'cv2', 'openvino', 'onnx', 'gi', 'paho', 'av', 'rich', 'msgspec', 'yaml', 'amqtt'}\n"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_inspect_tells_what_a_model_is(tmp_path):
+    path = models.yolox(tmp_path / "x.onnx", size=96, classes=3)
+
+    content = json.loads(command("edge-deploy", "inspect", path, "--json").stdout)
+
+    assert content["family"] == "yolox"
+    assert content["input"]["size"] == [96, 96]
+    assert content["classes"] == ["class-0", "class-1", "class-2"]
+    assert content["preprocess"]["colour_order"] == "bgr"
+    assert "family" in command("edge-deploy", "inspect", path).stdout
+
+
+def test_a_model_that_is_no_yolo_is_refused(tmp_path):
+    path = wrong_models.classifier(tmp_path / "c.onnx")
+
+    told = command("edge-deploy", "inspect", path, expected=2).stderr
+
+    assert told.startswith("error: ")
+    assert "YOLOX raw grid (B, A, 5+K)" in told
+
+
+def test_an_unknown_option_is_a_usage_error():
+    assert "No such option" in command("edge-deploy", "inspect", "--nonsense", expected=2).stderr
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    for part in ("images", "labels"):
+        (tmp_path / part).mkdir()
+    random = np.random.default_rng(0)
+    for index in range(3):
+        cv2.imwrite(str(tmp_path / "images" / f"{index}.png"), random.integers(0, 256, (60, 80, 3), np.uint8))
+    (tmp_path / "labels" / "0.txt").write_text("0 0.5 0.5 0.2 0.2\n2 0.3 0.3 0.1 0.1\n")
+    (tmp_path / "labels" / "1.txt").write_text("")
+    return tmp_path
+
+
+def evaluate(dataset, *options, expected=0):
+    model = models.yolov8(dataset / "m.onnx", size=96, classes=3)
+    places = ("--images", dataset / "images", "--labels", dataset / "labels")
+    return command("edge-deploy", "evaluate", model, *places, *options, expected=expected)
+
+
+def test_evaluate_gives_the_stable_keys(dataset):
+    content = json.loads(evaluate(dataset, "--json").stdout)
+
+    assert {"model", "precision", "images", "map50_95", "map50"} <= set(content)
+    assert (content["images"], content["boxes"], content["unlabelled"]) == (3, 2, 1)
+    assert content["precision"] == "fp32"
+
+
+def test_evaluate_refuses_labels_that_do_not_fit(dataset):
+    (dataset / "labels" / "1.txt").write_text("7 0.5 0.5 0.1 0.1\n")
+
+    assert "1.txt:1: labels that do not fit the model: class 7" in evaluate(dataset, expected=2).stderr
+
+
+def test_evaluate_names_an_image_that_is_none(dataset):
+    (dataset / "images" / "2.png").write_bytes(b"no image")
+
+    assert "2.png" in evaluate(dataset, expected=2).stderr
+
+
+def test_evaluate_in_int8_says_what_is_missing(dataset):
+    assert "calibration table" in evaluate(dataset, "--precision", "int8", expected=7).stderr
+
+
+def test_doctor_names_what_is_here():
+    content = json.loads(command("edge-deploy", "doctor", "--json").stdout)
+
+    assert content["openvino"]["here"]
+    assert content["gstreamer"]["here"]
+
+
+def test_listen_wants_a_broker():
+    assert "give either --pipeline or --host" in command("edge-deploy", "listen", expected=2).stderr
+
+
+def test_listen_says_that_there_is_no_broker():
+    told = command("edge-deploy", "listen", "--host", "127.0.0.1", "--port", "1", "--no-tls", expected=3).stderr
+
+    assert told.startswith("error: ")
+
+
+def test_run_without_a_pipeline_file():
+    told = command("edge-runtime", "run", "--pipeline", "absent.yaml", expected=2).stderr
+
+    assert told.startswith("error: absent.yaml: cannot be read: No such file or directory")
+
+
+def test_a_service_under_systemd_exits_with_78_for_its_configuration(monkeypatch):
+    monkeypatch.setenv("INVOCATION_ID", "0" * 32)
+
+    command("edge-runtime", "run", "--pipeline", "absent.yaml", expected=78)
+
+
+def test_bench_gives_its_three_measurements(tmp_path):
+    from tests.support.clips import write_clip
+
+    write_clip(tmp_path / "clip.mp4", count=30)
+    model = models.yolov8(tmp_path / "m.onnx")
+    content = {
+        "version": 1,
+        "model": {"onnx": model.name},
+        "streams": [{"id": "a", "uri": "clip.mp4", "loop": True}],
+        "publish": {"jsonl": "out.jsonl"},
+    }
+    (tmp_path / "p.yaml").write_text(json.dumps(content))
+
+    shown = json.loads(
+        command("edge-runtime", "bench", "--pipeline", tmp_path / "p.yaml", "--duration", "0.5", "--json").stdout
+    )
+
+    assert shown["engine"]["fps"] > 0
+    assert shown["decode"]["fps"] > 0
+    assert shown["pipeline"]["balanced"]
+    assert shown["overhead"] > 0

@@ -1,0 +1,282 @@
+"""`edge-runtime run` as a user starts it: real clips, GStreamer, engine, broker and subscriber, in its own process."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import models
+from tests.support.clips import write_clip
+from tests.support.collector import Collector
+from tests.support.mosquitto import Mosquitto
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+STATE_OF_STREAM = "/streams/{}/state"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return models.yolov8(tmp_path_factory.mktemp("model") / "tiny.onnx")
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    return write_clip(tmp_path_factory.mktemp("clip") / "clip.mp4", count=60)
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with Mosquitto(tmp_path / "mosquitto") as started:
+        yield started
+
+
+@pytest.fixture
+def subscribe():
+    with contextlib.ExitStack() as stack:
+
+        def make(port):
+            collector = Collector(port)
+            stack.callback(collector.close)
+            return collector
+
+        yield make
+
+
+class Run:
+    def __init__(self, folder, model, monkeypatch):
+        self.folder = folder
+        self._model = model
+        self._started = []
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+
+    def write(self, streams, *, broker_port=None, **more):
+        publish = {"mode": "all", **({} if broker_port else {"jsonl": "out.jsonl"})}
+        content = {"version": 1, "device": "dev", "model": {"onnx": str(self._model)}, "publish": publish}
+        if broker_port:
+            content["mqtt"] = {"host": "127.0.0.1", "port": broker_port, "tls": False}
+        path = self.folder / "p.yaml"
+        path.write_text(json.dumps({**content, "streams": streams, **more}))
+        return path
+
+    def start(self, path, *options):
+        command = [sys.executable, "-m", "edge.cli.edge_runtime", "run", "--pipeline", str(path)]
+        command += ["--stats", str(self.folder / "stats.json"), *options]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._started.append(process)
+        return process
+
+    def end_all(self):
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+    def finish(self, process, *, expected=0, timeout_s=60):
+        _, told = process.communicate(timeout=timeout_s)
+        assert process.returncode == expected, told
+        assert "Traceback" not in told
+        stats = self.folder / "stats.json"
+        return (json.loads(stats.read_text()) if stats.exists() else None), told
+
+    def complete(self, streams, *options, expected=0, **more):
+        return self.finish(self.start(self.write(streams, **more), *options), expected=expected)
+
+    def numbers(self):
+        lines = [json.loads(line) for line in (self.folder / "out.jsonl").read_text().splitlines()]
+        return [(one["stream"], one["frame"]) for one in lines if one["schema"] == "edge.detections/1"]
+
+
+@pytest.fixture
+def run(tmp_path, model, monkeypatch):
+    made = Run(tmp_path, model, monkeypatch)
+    yield made
+    made.end_all()
+
+
+def stream(stats, name):
+    return next(one for one in stats["streams"] if one["id"] == name)
+
+
+def test_three_files_at_once_each_frame_once(run, clip, tmp_path):
+    portrait = write_clip(tmp_path / "portrait.mp4", count=45, width=180, height=320)
+    odd = write_clip(tmp_path / "odd.mp4", count=37, width=854, height=480)
+
+    stats, _ = run.complete(
+        [{"id": "a", "uri": str(clip)}, {"id": "b", "uri": str(portrait)}, {"id": "c", "uri": str(odd)}]
+    )
+
+    assert stats["balanced"]
+    assert sorted(run.numbers()) == sorted(
+        [("a", i) for i in range(1, 61)] + [("b", i) for i in range(1, 46)] + [("c", i) for i in range(1, 38)]
+    )
+    assert {one["state"] for one in stats["streams"]} == {"ended"}
+
+
+def test_sizes_are_those_of_the_source(run, tmp_path):
+    write_clip(tmp_path / "odd.mkv", count=3, width=852, height=480)
+    write_clip(tmp_path / "one.mp4", count=1)
+
+    run.complete([{"id": "odd", "uri": "odd.mkv"}, {"id": "one", "uri": "one.mp4"}])
+
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    sizes = {one["stream"]: one["size"] for one in lines if one["schema"] == "edge.detections/1"}
+    assert sizes == {"odd": [852, 480], "one": [320, 180]}
+
+
+def test_a_name_with_spaces_quotes_and_signs(run, tmp_path):
+    name = 'a b\'s "c" ! # %41 ü.mp4'
+    write_clip(tmp_path / name, count=5)
+
+    stats, _ = run.complete([{"id": "a", "uri": name}])
+
+    assert stream(stats, "a")["inferred"] == 5
+
+
+@pytest.mark.parametrize(
+    ("damage", "state", "exit_code"),
+    [
+        (lambda data: b"", "down", 3),
+        (lambda data: b"this is no video" * 100, "down", 3),
+        (lambda data: data[: len(data) // 3], "down", 3),  # an MP4 has its index at its end
+    ],
+    ids=["empty", "no-video", "truncated"],
+)
+def test_a_file_that_cannot_be_read_leaves_the_others_alone(run, clip, tmp_path, damage, state, exit_code):
+    (tmp_path / "bad.mp4").write_bytes(damage(clip.read_bytes()))
+
+    stats, told = run.complete([{"id": "bad", "uri": "bad.mp4"}, {"id": "good", "uri": str(clip)}], expected=exit_code)
+
+    assert stream(stats, "good")["inferred"] == 60
+    assert stream(stats, "bad")["state"] == state
+    assert "bad.mp4" in told
+    assert stats["balanced"]
+
+
+def test_corrupt_data_in_the_middle_is_counted_and_the_rest_is_read(run, clip, tmp_path):
+    whole = write_clip(tmp_path / "whole.ts", count=90).read_bytes()
+    middle = len(whole) // 2
+    noise = bytes(index * 37 % 256 for index in range(2000))
+    (tmp_path / "hurt.ts").write_bytes(whole[:middle] + noise + whole[middle + 2000 :])
+
+    stats, _ = run.complete([{"id": "hurt", "uri": "hurt.ts"}, {"id": "good", "uri": str(clip)}])
+
+    assert stream(stats, "good")["inferred"] == 60
+    hurt = stream(stats, "hurt")
+    assert 45 < hurt["inferred"] == hurt["decoded"] <= 90
+    assert hurt["state"] == "ended"
+    assert stats["balanced"]
+
+
+def test_a_stream_that_changes_its_size_goes_on(run, tmp_path):
+    first = write_clip(tmp_path / "1.h264", count=20, width=320, height=180).read_bytes()
+    second = write_clip(tmp_path / "2.h264", count=20, width=180, height=320).read_bytes()
+    (tmp_path / "both.h264").write_bytes(first + second)
+
+    stats, _ = run.complete([{"id": "both", "uri": "both.h264"}])
+
+    assert stream(stats, "both")["inferred"] == 40
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    sizes = [tuple(one["size"]) for one in lines if one["schema"] == "edge.detections/1"]
+    assert sizes == [(320, 180)] * 20 + [(180, 320)] * 20
+
+
+def test_max_fps_and_classes(run, clip, tmp_path):
+    stats, _ = run.complete([{"id": "a", "uri": str(clip), "max_fps": 10, "classes": ["class-1"]}])
+
+    assert stream(stats, "a")["dropped"]["max_fps"] == 40
+    assert stream(stats, "a")["inferred"] == 20
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert {found["label"] for one in lines for found in one.get("detections", ())} <= {"class-1"}
+
+
+def test_an_unknown_class_is_refused_with_the_labels_there_are(run, clip):
+    stats, told = run.complete([{"id": "a", "uri": str(clip), "classes": ["unicorn"]}], expected=2)
+
+    assert stats is None
+    assert "streams[0].classes: got 'unicorn', the labels of tiny are class-0, class-1, class-2" in told
+
+
+def test_sigterm_drains_and_says_offline(run, clip, broker, subscribe):
+    collector = subscribe(broker.port)
+    path = run.write([{"id": "a", "uri": str(clip), "loop": True, "realtime": True}], broker_port=broker.port)
+    process = run.start(path)
+    wait_until(lambda: len(collector.payloads("/detections")) >= 10, what="ten messages", timeout_s=30)
+
+    process.send_signal(signal.SIGTERM)
+
+    stats, _ = run.finish(process)
+    wait_until(lambda: collector.payloads("/dev/state")[-1]["state"] == "offline", what="offline")
+    assert stats["balanced"]
+    states = [one["state"] for one in collector.payloads("/dev/state")]
+    assert states[0] == "online"
+    assert states[-2:] == ["stopping", "offline"]
+    assert collector.payloads("/streams/a/state")[-1]["state"] in ("down", "ended")
+    assert collector.numbers()["a"] == list(range(1, stats["streams"][0]["inferred"] + 1))
+
+
+def test_without_a_broker_it_runs_and_publishes_once_there_is_one(run, clip, subscribe, tmp_path):
+    broker = Mosquitto(tmp_path / "late")
+    path = run.write([{"id": "a", "uri": str(clip), "loop": True, "realtime": True}], broker_port=broker.port)
+    process = run.start(path)
+    with contextlib.ExitStack() as stack:
+        wait_until(lambda: (tmp_path / "state").exists(), what="the run has begun", timeout_s=30)
+        stack.enter_context(broker)
+        collector = subscribe(broker.port)
+        wait_until(lambda: len(collector.numbers()["a"]) >= 10, what="messages arrive", timeout_s=40)
+        process.send_signal(signal.SIGTERM)
+        stats, _ = run.finish(process)
+        wait_until(lambda: collector.payloads("/dev/state")[-1]["state"] == "offline", what="offline")
+        assert stats["balanced"]
+        last = max(collector.numbers()["a"])
+        assert collector.undeclared("a", last) == set()
+
+
+def test_a_broker_that_goes_and_comes_back_loses_nothing(run, clip, broker, subscribe):
+    collector = subscribe(broker.port)
+    path = run.write([{"id": "a", "uri": str(clip), "loop": True, "realtime": True}], broker_port=broker.port)
+    process = run.start(path)
+    wait_until(lambda: len(collector.numbers()["a"]) >= 10, what="first messages", timeout_s=30)
+    for _ in range(2):
+        broker.kill()
+        broker.restart()
+        seen = max(collector.numbers()["a"])
+        wait_until(lambda seen=seen: max(collector.numbers()["a"]) > seen + 10, what="messages again", timeout_s=40)
+
+    process.send_signal(signal.SIGTERM)
+
+    stats, _ = run.finish(process)
+    last = stats["streams"][0]["inferred"]
+    wait_until(lambda: last in collector.numbers()["a"], what="the last message")
+    assert collector.undeclared("a", last) == set()
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (lambda data: data[: len(data) // 2], "tiny.onnx"),
+        (lambda data: b"", "tiny.onnx"),
+    ],
+    ids=["truncated", "empty"],
+)
+def test_a_damaged_model_is_refused(run, model, clip, tmp_path, damage, expected):
+    bad = tmp_path / "tiny.onnx"
+    bad.write_bytes(damage(Path(model).read_bytes()))
+
+    stats, told = run.complete([{"id": "a", "uri": str(clip)}], expected=2, model={"onnx": "tiny.onnx"})
+
+    assert stats is None
+    assert told.startswith("error: ")
+    assert expected in told
+
+
+def test_annotated_frames_are_written(run, clip, tmp_path):
+    run.complete([{"id": "a", "uri": str(clip)}], "--annotate", str(tmp_path / "look"), "--annotate-every", "0.5")
+
+    assert sorted(path.name for path in (tmp_path / "look").iterdir()) == [
+        f"a-{frame:06d}.jpg" for frame in (1, 16, 31, 46)
+    ]

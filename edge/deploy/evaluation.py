@@ -13,10 +13,11 @@ from edge.deploy.detections import detect_all
 from edge.engine.select import make_engine
 from edge.errors import DatasetError, SourceError
 from edge.evaluate.coco_map import Accumulator, Accuracy
-from edge.evaluate.truth import open_labels
+from edge.evaluate.cocotools import map_by_pycocotools
+from edge.evaluate.truth import GroundTruth, open_labels
 from edge.media.stills import StillSource, list_images
 from edge.model.inspect import ModelOverrides, inspect_model
-from edge.types import ModelSpec, Precision, StreamId
+from edge.types import Detections, ModelSpec, Precision, StreamId
 from edge.vision.detect import Detector
 from edge.vision.heads import Head
 
@@ -31,18 +32,25 @@ _BATCH = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationOptions:
-    """What to evaluate; `labels` is a folder of YOLO text files or a COCO instances file."""
+    """What to evaluate; `labels` is a folder of YOLO text files or a COCO instances file.
+
+    With `is_cross_checked` pycocotools measures the same detections as well.
+    """
 
     model: Path
     images: Path
     labels: Path
     precision: Precision = Precision.FP32
     overrides: ModelOverrides | None = None
+    is_cross_checked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What came out of it; `unlabelled` are images without labels, taken as empty."""
+    """What came out of it; `unlabelled` are images without labels, taken as empty.
+
+    `pycocotools` is its mAP50-95 and mAP50 of the same detections, where asked for.
+    """
 
     spec: ModelSpec
     precision: Precision
@@ -50,6 +58,7 @@ class Evaluation:
     accuracy: Accuracy
     unlabelled: tuple[str, ...]
     elapsed_s: float
+    pycocotools: tuple[float, float] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; the keys are stable."""
@@ -64,6 +73,7 @@ class Evaluation:
             "unlabelled": len(self.unlabelled),
             "map50_95": round(accuracy.map50_95, 5),
             "map50": round(accuracy.map50, 5),
+            "pycocotools": None if self.pycocotools is None else [round(value, 5) for value in self.pycocotools],
             "seconds": round(self.elapsed_s, 2),
             "per_class": {
                 self.spec.labels[one.class_id]: {
@@ -92,11 +102,15 @@ def evaluate_model(options: EvaluationOptions, *, on_image: Callable[[int, int],
     engine = make_engine(spec, EngineConfig(), precision=options.precision, max_batch=_BATCH)
     source = StillSource(StreamId("images"), paths, preprocess=spec.preprocess)
     accumulator, started = Accumulator(), time.monotonic()
+    kept: dict[str, tuple[Detections, GroundTruth]] = {}
     try:
         source.open()
         for header, found in detect_all(source, engine, _detector(spec)):
             stem = paths[header.frame - 1].stem
-            accumulator.add(stem, found, labels.truth(stem, header.source_size))
+            truth = labels.truth(stem, header.source_size)
+            accumulator.add(stem, found, truth)
+            if options.is_cross_checked:
+                kept[stem] = (found, truth)
             if on_image is not None:
                 on_image(header.frame, len(paths))
         name = engine.name
@@ -112,7 +126,13 @@ def evaluate_model(options: EvaluationOptions, *, on_image: Callable[[int, int],
         accuracy=accumulator.result(),
         unlabelled=labels.unlabelled,
         elapsed_s=time.monotonic() - started,
+        pycocotools=_by_pycocotools(kept) if options.is_cross_checked else None,
     )
+
+
+def _by_pycocotools(kept: dict[str, tuple[Detections, GroundTruth]]) -> tuple[float, float]:
+    detected = {stem: found for stem, (found, _) in kept.items()}
+    return map_by_pycocotools(detected, {stem: truth for stem, (_, truth) in kept.items()})
 
 
 def _detector(spec: ModelSpec) -> Detector:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
-import socket
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,27 +13,19 @@ from edge.config.load import Pipeline
 from edge.engine.select import make_engine
 from edge.media.select import make_source
 from edge.model.inspect import ModelOverrides, inspect_model
-from edge.protocols import FrameSource, Publisher
-from edge.publish.convert import rfc3339_from_ns
-from edge.publish.fanout import FanoutPublisher
-from edge.publish.frames import FramePublisher
-from edge.publish.jsonl import JsonlPublisher
-from edge.publish.messages import InfoMessage, ModelInfo
-from edge.publish.mqtt import MqttPublisher
-from edge.publish.numbering import Numbering, raise_epoch
-from edge.publish.selection import Selection
+from edge.protocols import FrameSource
 from edge.runtime.annotate import Annotator
 from edge.runtime.batcher import Batcher
 from edge.runtime.board import StreamBoard
 from edge.runtime.counters import Counters
 from edge.runtime.loop import Inference
+from edge.runtime.outlet import birth_message, make_frame_publisher, make_publisher
 from edge.runtime.service import Parts
 from edge.types import FrameResult, HeadFamily, ImageSize, ModelSpec, Precision, StreamId
-from edge.version import __version__
 from edge.vision.detect import Detector
 from edge.vision.heads import Head
 
-__all__ = ["build_parts", "device_name", "read_model"]
+__all__ = ["build_parts", "read_model"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -47,13 +35,13 @@ def build_parts(
     *,
     annotate_dir: Path | None = None,
     annotate_every_s: float = 1.0,
-    on_results: Callable[[list[FrameResult]], None] | None = None,
 ) -> Parts:
     """Return the parts of `pipeline`, ready to run.
 
     Args:
+        pipeline: the file.
         annotate_dir: folder for frames with boxes drawn in; None: none are written.
-        on_results: sees every frame result besides the publisher, in the inference thread.
+        annotate_every_s: seconds of video between two of them, per stream.
 
     Raises:
         EdgeError: if the file, the model, the engine or a secret cannot be used.
@@ -67,22 +55,13 @@ def build_parts(
         precision=Precision(config.model.precision),
         max_batch=min(config.batch.max_frames, len(config.streams)),
     )
-    info = _info(pipeline, spec)
-    publisher = _publisher(pipeline, info)
-    frame_publisher = FramePublisher(
-        publisher,
-        device=info.device,
-        numbering=Numbering(info.epoch),
-        selection=Selection(config.publish.mode, heartbeat_s=config.publish.heartbeat_s),
-        labels=spec.labels,
-        model=info.model,
-    )
+    info = birth_message(pipeline, spec)
+    publisher = make_publisher(pipeline, info)
+    frame_publisher = make_frame_publisher(pipeline, publisher, info)
 
     def publish(results: list[FrameResult]) -> None:
         for result in results:
             frame_publisher.publish(result)
-        if on_results is not None:
-            on_results(results)
 
     streams = [StreamId(stream.id) for stream in config.streams]
     board = StreamBoard(streams, publisher, device=info.device)
@@ -128,14 +107,6 @@ def read_model(pipeline: Pipeline) -> ModelSpec:
     return inspect_model(pipeline.resolve(model.onnx), overrides=overrides)
 
 
-def device_name(configured: str | None) -> str:
-    """Return the topic level of this machine: as configured, or its host name in the characters that are allowed."""
-    if configured is not None:
-        return configured
-    host = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().split(".")[0].lower()).strip("-")
-    return host[:32] or "device"
-
-
 def _class_filters(pipeline: Pipeline, spec: ModelSpec) -> dict[StreamId, NDArray[np.int32]]:
     filters = {}
     for index, stream in enumerate(pipeline.config.streams):
@@ -179,38 +150,3 @@ def _user_and_password(name: str | None) -> tuple[str, str] | None:
 
 def _credential(name: str | None) -> Credential | None:
     return None if name is None else read_credential(name)
-
-
-def _publisher(pipeline: Pipeline, info: InfoMessage) -> Publisher:
-    config = pipeline.config
-    publishers: list[Publisher] = []
-    if config.mqtt is not None:
-        credential = _credential(config.mqtt.credential)
-        publishers.append(MqttPublisher(config.mqtt, info=info, credential=credential, base_dir=pipeline.path.parent))
-    if config.publish.jsonl is not None:
-        target = config.publish.jsonl
-        path = target if target == "-" else str(pipeline.resolve(target))
-        publishers.append(JsonlPublisher(path, device=info.device))
-    return publishers[0] if len(publishers) == 1 else FanoutPublisher(publishers)
-
-
-def _info(pipeline: Pipeline, spec: ModelSpec) -> InfoMessage:
-    config = pipeline.config
-    return InfoMessage(
-        device=device_name(config.device),
-        software=f"edge-deploy {__version__}",
-        epoch=raise_epoch(_state_dir(pipeline)),
-        started_at=rfc3339_from_ns(time.time_ns()),
-        model=ModelInfo(name=spec.name, precision=config.model.precision),
-        labels=list(spec.labels),
-        streams=[stream.id for stream in config.streams],
-        boot_id=_BOOT_ID.read_text().strip() if _BOOT_ID.exists() else None,
-    )
-
-
-def _state_dir(pipeline: Pipeline) -> Path:
-    given = os.environ.get("STATE_DIRECTORY")
-    if given:  # systemd's; several are separated by colons
-        return Path(given.split(":")[0])
-    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return home / "edge-deploy" / device_name(pipeline.config.device)

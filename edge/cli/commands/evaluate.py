@@ -34,9 +34,10 @@ Examples:
     show_default=True,
     help="Arithmetic of the engine.",
 )
+@click.option("--pycocotools", "is_cross_checked", is_flag=True, help="Also measure with pycocotools (extra: coco).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
-def evaluate(model: Path, images: Path, labels: Path, precision: str, as_json: bool) -> None:
+def evaluate(model: Path, images: Path, labels: Path, precision: str, is_cross_checked: bool, as_json: bool) -> None:
     """Measure COCO mAP on labelled images, through exactly what the device runs.
 
     Every candidate above a score of 0.001 counts, suppressed at an IoU of 0.65, at most 300 per image (COCO: the
@@ -46,7 +47,9 @@ def evaluate(model: Path, images: Path, labels: Path, precision: str, as_json: b
     from edge.deploy.evaluation import EvaluationOptions, evaluate_model
     from edge.media.stills import list_images
 
-    options = EvaluationOptions(model=model, images=images, labels=labels, precision=Precision(precision))
+    options = EvaluationOptions(
+        model=model, images=images, labels=labels, precision=Precision(precision), is_cross_checked=is_cross_checked
+    )
     with progress_bar("evaluate", total=len(list_images(images))) as bar:
         result = evaluate_model(options, on_image=lambda done, total: bar.advance())
     content = result.as_json()
@@ -62,3 +65,5 @@ def evaluate(model: Path, images: Path, labels: Path, precision: str, as_json: b
             ("time", f"{content['seconds']} s"),
         ]
     )
+    if result.pycocotools is not None:
+        echo_pairs([("pycocotools", f"mAP50-95 {result.pycocotools[0]:.4f}, mAP50 {result.pycocotools[1]:.4f}")])

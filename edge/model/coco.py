@@ -1,0 +1,18 @@
+"""The eighty labels of COCO, in the order that detectors number them."""
+
+from __future__ import annotations
+
+__all__ = ["COCO_LABELS"]
+
+# Source: instances_val2017.json, "categories" sorted by category_id (1 to 90 with gaps).
+COCO_LABELS: tuple[str, ...] = tuple(
+    """person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant, stop sign,
+    parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, giraffe, backpack, umbrella,
+    handbag, tie, suitcase, frisbee, skis, snowboard, sports ball, kite, baseball bat, baseball glove, skateboard,
+    surfboard, tennis racket, bottle, wine glass, cup, fork, knife, spoon, bowl, banana, apple, sandwich, orange,
+    broccoli, carrot, hot dog, pizza, donut, cake, chair, couch, potted plant, bed, dining table, toilet, tv, laptop,
+    mouse, remote, keyboard, cell phone, microwave, oven, toaster, sink, refrigerator, book, clock, vase, scissors,
+    teddy bear, hair drier, toothbrush""".replace("\n", " ")
+    .replace("     ", " ")
+    .split(", ")
+)

@@ -1,0 +1,357 @@
+"""The inside of an ONNX file, in our own words; the only module that imports `onnx`, and only when it is used.
+
+`load_graph` reads and checks a file. `Graph` is a read-only view: nodes, who makes and who reads a tensor, constants as
+numpy, shapes where they are known. Inferring shapes and rewriting is in `edge.model.draft`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.errors import MissingDependencyError, ModelError
+from edge.model.node import Dim, Node, TensorInfo
+from edge.model.order import sort_nodes
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, NodeProto, TensorProto
+    from onnx import ModelProto as ModelProto
+    from onnx import ValueInfoProto as ValueInfoProto
+
+__all__ = [
+    "Dim",
+    "Graph",
+    "Node",
+    "TensorInfo",
+    "graph_from_bytes",
+    "infer_shapes",
+    "load_graph",
+    "model_sha256",
+    "tensor_proto",
+]
+
+Array = NDArray[Any]
+
+_FOLDED_LIMIT = 1_000_000
+_LARGEST_MESSAGE_BYTES = 2**31
+
+
+class Graph:
+    """A checked ONNX model, read-only; subgraphs (If, Loop) are not entered."""
+
+    def __init__(self, proto: ModelProto, shapes: Mapping[str, tuple[int, ...]] | None = None) -> None:
+        self.proto = proto
+        self._shapes = dict(shapes or {})
+        self._initializers: dict[str, TensorProto] = {tensor.name: tensor for tensor in proto.graph.initializer}
+        self.nodes: tuple[Node, ...] = tuple(_node(node) for node in proto.graph.node)
+        self._positions = {output: i for i, node in enumerate(self.nodes) for output in node.outputs if output}
+        self._folded: dict[str, Array | None] = {}
+
+    @functools.cached_property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """What has to be fed; weights that old exporters list among the inputs are left out."""
+        infos = (_tensor_info(value) for value in self.proto.graph.input)
+        return tuple(info for info in infos if info.name not in self._initializers)
+
+    @functools.cached_property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        """The outputs, as declared."""
+        return tuple(_tensor_info(value) for value in self.proto.graph.output)
+
+    @functools.cached_property
+    def metadata(self) -> Mapping[str, str]:
+        """The key-value texts that an exporter left in the file."""
+        return {entry.key: entry.value for entry in self.proto.metadata_props}
+
+    @property
+    def opset(self) -> int:
+        """Version of the standard operator set; 0 when the file imports none."""
+        return next((entry.version for entry in self.proto.opset_import if entry.domain in ("", "ai.onnx")), 0)
+
+    @property
+    def made_by(self) -> str:
+        """Name and version of the exporter, as far as they are given."""
+        return f"{self.proto.producer_name} {self.proto.producer_version}".strip()
+
+    @functools.cached_property
+    def _consumers(self) -> Mapping[str, tuple[Node, ...]]:
+        readers: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for tensor in dict.fromkeys(node.inputs):
+                readers.setdefault(tensor, []).append(node)
+        return {tensor: tuple(nodes) for tensor, nodes in readers.items()}
+
+    @functools.cached_property
+    def _varying(self) -> frozenset[str]:
+        """Tensors that depend on the pixels, not only on their shape."""
+        varying = {info.name for info in self.inputs}
+        for node in self.nodes:
+            if node.op_type != "Shape" and any(tensor in varying for tensor in node.inputs):
+                varying.update(node.outputs)
+        return frozenset(varying)
+
+    def producer(self, tensor: str) -> Node | None:
+        """Return the node that makes `tensor`; None for inputs and initializers."""
+        position = self._positions.get(tensor)
+        return None if position is None else self.nodes[position]
+
+    def consumers(self, tensor: str) -> tuple[Node, ...]:
+        """Return the nodes that read `tensor`."""
+        return self._consumers.get(tensor, ())
+
+    def ancestors(self, tensor: str) -> Iterator[Node]:
+        """Yield every node that `tensor` depends on, nearest first, each once."""
+        seen: set[int] = set()
+        waiting = [tensor]
+        while waiting:
+            node = self.producer(waiting.pop(0))
+            if node is not None and id(node) not in seen:
+                seen.add(id(node))
+                yield node
+                waiting.extend(node.inputs)
+
+    def initializer_names(self) -> tuple[str, ...]:
+        """Return the names of the stored tensors."""
+        return tuple(self._initializers)
+
+    def initializer(self, name: str) -> Array | None:
+        """Return a stored tensor."""
+        tensor = self._initializers.get(name)
+        return None if tensor is None else _array(tensor)
+
+    def initializer_shape(self, name: str) -> tuple[int, ...] | None:
+        """Return the shape of a stored tensor without reading its values."""
+        tensor = self._initializers.get(name)
+        return None if tensor is None else tuple(tensor.dims)
+
+    def dtype(self, name: str) -> str | None:
+        """Return the element type of a stored tensor."""
+        tensor = self._initializers.get(name)
+        return None if tensor is None else _element_type(tensor.data_type)
+
+    def is_varying(self, tensor: str) -> bool:
+        """Return whether the values of `tensor` depend on the pixels."""
+        return tensor in self._varying
+
+    def shape(self, tensor: str) -> tuple[int, ...] | None:
+        """Return the shape of a tensor, where it is known in full (see `edge.model.draft.resolve`)."""
+        stored = self.initializer_shape(tensor)
+        return self._shapes.get(tensor) if stored is None else stored
+
+    def constant(self, tensor: str) -> Array | None:
+        """Return the value of a tensor that does not depend on pixels, computed where that needs no unknown shape."""
+        if tensor not in self._folded:
+            self._folded[tensor] = self._fold(tensor)
+        return self._folded[tensor]
+
+    def _fold(self, tensor: str) -> Array | None:
+        node = self.producer(tensor)
+        if tensor in self._initializers:
+            return self.initializer(tensor)
+        if node is None or self.is_varying(tensor):
+            return None
+        if node.op_type == "Shape":
+            shape = self.shape(node.inputs[0])
+            window = slice(node.attributes.get("start", 0), node.attributes.get("end"))
+            return None if shape is None else np.array(shape[window], np.int64)
+        operands = {name: self.constant(name) for name in node.inputs if name}
+        if any(value is None or value.size > _FOLDED_LIMIT for value in operands.values()):
+            return None
+        return self._evaluate(tensor, operands)
+
+    def _evaluate(self, tensor: str, operands: Mapping[str, Array | None]) -> Array | None:
+        from onnx.reference import ReferenceEvaluator
+
+        try:
+            evaluator = ReferenceEvaluator(self._single(self._positions[tensor]))
+            values: list[Array] = list(evaluator.run([tensor], dict(operands)))  # type: ignore[arg-type]
+        except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError):
+            return None  # an operator that the reference implementation does not run in this opset
+        return np.asarray(values[0])
+
+    def _single(self, position: int) -> ModelProto:
+        """Return a model of one node, so that it is evaluated in this file's opset."""
+        onnx = _onnx()
+        proto = self.proto.graph.node[position]
+        inputs = [onnx.helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(proto.input) if name]
+        outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in proto.output if name]
+        graph = onnx.helper.make_graph([proto], "one", inputs, outputs)
+        model: ModelProto = onnx.helper.make_model(graph, opset_imports=list(self.proto.opset_import))
+        return model
+
+
+def load_graph(path: Path) -> Graph:
+    """Return the checked model at `path`, with its external data.
+
+    Raises:
+        ModelError: if the file cannot be read, is empty, cut short, or not a valid ONNX model.
+        MissingDependencyError: if onnx is not installed.
+    """
+    return graph_from_bytes(_read(path), str(path), folder=path.parent)
+
+
+def model_sha256(path: Path) -> str:
+    """Return the digest of the file, and of the files that it keeps its weights in, if any."""
+    data = _read(path)
+    digest = hashlib.sha256(data)
+    for location in _external_locations(_parsed(data, str(path))):
+        digest.update(_read(path.parent / location))
+    return digest.hexdigest()
+
+
+def graph_from_bytes(data: bytes, where: str, *, folder: Path | None = None) -> Graph:
+    """Return the checked model in `data`; `where` names it in errors, `folder` holds its external data.
+
+    Raises:
+        ModelError: as `load_graph`.
+    """
+    onnx = _onnx()
+    proto = _parsed(data, where)
+    _load_external(proto, where, folder)
+    sort_nodes(proto)
+    try:
+        if proto.ByteSize() < _LARGEST_MESSAGE_BYTES:
+            onnx.checker.check_model(proto)
+    except onnx.checker.ValidationError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ModelError(f"{where}: not a valid ONNX model: {reason}", hint="export it again") from error
+    return Graph(proto)
+
+
+def _parsed(data: bytes, where: str) -> ModelProto:
+    if not data:
+        raise ModelError(
+            f"{where}: expected an ONNX model, the file is empty (0 bytes)", hint="copy or export it again"
+        )
+    try:
+        proto: ModelProto = _onnx().load_model_from_string(data)
+    except _decode_error() as error:
+        size = f"{len(data)} bytes"
+        raise ModelError(
+            f"{where}: expected an ONNX model, these {size} cannot be parsed: cut short, or of another format",
+            hint="compare the size with the original and copy or export it again",
+        ) from error
+    if not proto.graph.node:
+        raise ModelError(
+            f"{where}: expected an ONNX model, these {len(data)} bytes hold no node", hint="export it again"
+        )
+    return proto
+
+
+def _load_external(proto: ModelProto, where: str, folder: Path | None) -> None:
+    locations = _external_locations(proto)
+    if not locations:
+        return
+    if folder is None:
+        raise ModelError(f"{where}: its weights lie in other files ({', '.join(locations)}), which bytes do not carry")
+    missing = [location for location in locations if not (folder / location).is_file()]
+    if missing:
+        raise ModelError(
+            f"{where}: its weights lie in {', '.join(missing)}, expected beside the model, not found",
+            hint="copy these files along, or export into one file",
+        )
+    onnx = _onnx()
+    try:
+        onnx.external_data_helper.load_external_data_for_model(proto, str(folder))
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise ModelError(f"{where}: its external weights cannot be read: {error}", hint="export it again") from error
+
+
+def _external_locations(proto: ModelProto) -> list[str]:
+    entries = (entry for tensor in proto.graph.initializer for entry in tensor.external_data)
+    return sorted({entry.value for entry in entries if entry.key == "location"})
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path}: expected a readable ONNX file: {error.strerror}") from error
+
+
+def _onnx() -> ModuleType:
+    try:
+        import onnx
+        import onnx.checker
+        import onnx.external_data_helper
+        import onnx.helper
+        import onnx.numpy_helper
+        import onnx.shape_inference
+    except ImportError as error:
+        raise MissingDependencyError("onnx is not importable", hint="pip install onnx") from error
+    return onnx
+
+
+def _decode_error() -> type[Exception]:
+    """Return the error of protobuf, which comes with onnx and has no type hints of its own everywhere."""
+    error: type[Exception] = importlib.import_module("google.protobuf.message").DecodeError
+    return error
+
+
+def _array(tensor: TensorProto) -> Array:
+    array: Array = _onnx().numpy_helper.to_array(tensor)
+    return array
+
+
+def _node(proto: NodeProto) -> Node:
+    return Node(
+        op_type=proto.op_type,
+        name=proto.name,
+        domain=proto.domain,
+        inputs=tuple(proto.input),
+        outputs=tuple(proto.output),
+        attributes={attribute.name: _attribute(attribute) for attribute in proto.attribute},
+    )
+
+
+def _attribute(proto: AttributeProto) -> Any:
+    value = _onnx().helper.get_attribute_value(proto)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, _onnx().TensorProto):
+        return _array(value)
+    return value if isinstance(value, int | float) else tuple(value) if hasattr(value, "__iter__") else value
+
+
+def _tensor_info(proto: ValueInfoProto) -> TensorInfo:
+    tensor = proto.type.tensor_type
+    dims = (dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim)
+    return TensorInfo(name=proto.name, dtype=_element_type(tensor.elem_type), shape=tuple(dims))
+
+
+def _element_type(number: int) -> str:
+    element: str = _onnx().TensorProto.DataType.Name(number).lower()
+    return _DTYPES.get(element, element)
+
+
+_DTYPES: Mapping[str, str] = {"float": "float32", "double": "float64"}
+
+
+def infer_shapes(proto: ModelProto) -> Graph:
+    """Return a graph of `proto` that knows the shapes which can be inferred in full."""
+    onnx = _onnx()
+    try:
+        known = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    except (onnx.shape_inference.InferenceError, ValueError):
+        known = proto  # larger than one message, or contradictory: what is declared has to do
+    infos = [_tensor_info(value) for value in (*known.graph.value_info, *known.graph.output, *known.graph.input)]
+    return Graph(proto, {info.name: shape for info in infos if (shape := _numbers(info)) is not None})
+
+
+def tensor_proto(name: str, value: Array) -> TensorProto:
+    """Return `value` as a tensor that can be stored in a model."""
+    tensor: TensorProto = _onnx().numpy_helper.from_array(value, name)
+    return tensor
+
+
+def _numbers(info: TensorInfo) -> tuple[int, ...] | None:
+    numbers = tuple(dim for dim in info.shape if isinstance(dim, int))
+    return numbers if len(numbers) == len(info.shape) else None

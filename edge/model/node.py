@@ -1,0 +1,40 @@
+"""The values that a graph is made of: an operator, and an input or output as it is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Dim", "Node", "TensorInfo"]
+
+Dim = int | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorInfo:
+    """An input or output as the file declares it; a dimension is a number, a name, or None when it says neither."""
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+
+    def __str__(self) -> str:
+        dims = ", ".join("?" if dim is None else str(dim) for dim in self.shape)
+        return f'"{self.name}" {self.dtype} ({dims})'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One operator of the graph; `inputs` holds "" where an optional input is left out."""
+
+    op_type: str
+    name: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+    def input(self, index: int) -> str:
+        """Return the name of input `index`, "" when it is not given."""
+        return self.inputs[index] if index < len(self.inputs) else ""

@@ -1,0 +1,60 @@
+"""Costs against sums worked by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edge.model.cost import cost_of_model, resolved_for_one
+from edge.model.graph import load_graph
+from edge.model.inspect import inspect_model
+from tests.support.models import Net, yolov8
+
+
+def _nodes(path):
+    spec = inspect_model(path)
+    cost = cost_of_model(resolved_for_one(load_graph(path), spec), spec)
+    return cost, {node.output: node for node in cost.nodes}
+
+
+def test_first_convolutions_by_hand(tmp_path):
+    cost, _ = _nodes(yolov8(tmp_path / "tiny.onnx"))
+    first, second = cost.nodes[0], cost.nodes[1]
+
+    assert first.macs == 48 * 48 * 8 * 3 * 3 * 3
+    assert first.parameters == 8 * 3 * 3 * 3 + 8
+    assert second.macs == 24 * 24 * 8 * 8 * 3 * 3
+    assert cost.macs == sum(node.macs for node in cost.nodes)
+    assert cost.parameters == sum(node.parameters for node in cost.nodes)
+
+
+def test_depthwise_convolutions_are_told(tmp_path):
+    cost, _ = _nodes(yolov8(tmp_path / "tiny.onnx"))
+
+    assert len(cost.depthwise) == 3
+    assert cost.depthwise[0].macs == 12 * 12 * 8 * 3 * 3
+    assert not cost.nodes[0].is_depthwise
+
+
+def test_cost_is_of_one_frame_whatever_the_batch(tmp_path):
+    single, _ = _nodes(yolov8(tmp_path / "one.onnx", batch=1))
+    several, _ = _nodes(yolov8(tmp_path / "four.onnx", batch=4))
+    dynamic, _ = _nodes(yolov8(tmp_path / "any.onnx"))
+
+    assert single.macs == several.macs == dynamic.macs
+    assert single.parameters == several.parameters == dynamic.parameters
+
+
+def test_other_multiplying_operators_by_hand(tmp_path):
+    from edge.model.cost import _cost
+    from edge.model.draft import resolve
+
+    net = Net(8, batch=1)
+    up = net.op("ConvTranspose", net.image, net.const(np.ones((3, 5, 2, 2))), strides=[2, 2])
+    flat = net.op("Flatten", net.op("GlobalAveragePool", up), axis=1)
+    gemm = net.op("Gemm", flat, net.const(np.ones((7, 5))), transB=1)
+    net.op("MatMul", gemm, net.const(np.ones((7, 2))), name="out")
+    graph = resolve(load_graph(net.save(tmp_path / "net.onnx", {"out": (2,)})), (1, 3, 8, 8))
+
+    macs = {node.op_type: _cost(node, graph, 1).macs for node in graph.nodes if len(node.inputs) > 1}
+
+    assert macs == {"ConvTranspose": 8 * 8 * 3 * 5 * 2 * 2, "Gemm": 5 * 7, "MatMul": 7 * 2}

@@ -1,0 +1,99 @@
+"""A file that is damaged is refused with its size and the reason."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from edge.errors import ModelError
+from edge.model.graph import load_graph, model_sha256
+from edge.model.inspect import inspect_model
+from tests.support.models import yolov8
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(ModelError, match=r"none\.onnx: expected a readable ONNX file: No such file"):
+        inspect_model(tmp_path / "none.onnx")
+
+
+def test_folder(tmp_path):
+    with pytest.raises(ModelError, match="Is a directory"):
+        inspect_model(tmp_path)
+
+
+def test_empty_file(tmp_path):
+    path = tmp_path / "empty.onnx"
+    path.write_bytes(b"")
+
+    with pytest.raises(ModelError, match=r"the file is empty \(0 bytes\)"):
+        inspect_model(path)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_file_cut_short(tmp_path, share):
+    path = yolov8(tmp_path / "tiny.onnx")
+    data = path.read_bytes()
+    kept = data[: int(len(data) * share)]
+    path.write_bytes(kept)
+
+    with pytest.raises(ModelError, match=f"these {len(kept)} bytes"):
+        inspect_model(path)
+
+
+@pytest.mark.parametrize(
+    "data", [b"<html>not found</html>" * 20, b"version https://git-lfs.github.com/spec/v1\n", b"\0"]
+)
+def test_file_of_another_format(tmp_path, data):
+    path = tmp_path / "page.onnx"
+    path.write_bytes(data)
+
+    with pytest.raises(ModelError, match=f"{len(data)} bytes"):
+        inspect_model(path)
+
+
+def test_graph_that_reads_a_tensor_nobody_makes(tmp_path):
+    path = yolov8(tmp_path / "tiny.onnx")
+    model = onnx.load(path)
+    model.graph.node[0].input[0] = "nowhere"
+    path.write_bytes(model.SerializeToString())
+
+    with pytest.raises(ModelError, match=r"not a valid ONNX model: .*nowhere"):
+        inspect_model(path)
+
+
+def _with_external_weights(tmp_path):
+    path = tmp_path / "tiny.onnx"
+    model = onnx.load(yolov8(tmp_path / "whole.onnx"))
+    onnx.save(model, path, save_as_external_data=True, location="tiny.weights", size_threshold=0)
+    return path
+
+
+def test_external_weights_are_read(tmp_path):
+    path = _with_external_weights(tmp_path)
+
+    assert inspect_model(path).strides == (8, 16, 32)
+
+
+def test_external_weights_that_are_missing_are_named(tmp_path):
+    path = _with_external_weights(tmp_path)
+    (tmp_path / "tiny.weights").unlink()
+
+    with pytest.raises(ModelError, match=r"its weights lie in tiny\.weights, expected beside the model, not found"):
+        inspect_model(path)
+
+
+def test_external_weights_cut_short_are_refused(tmp_path):
+    path = _with_external_weights(tmp_path)
+    (tmp_path / "tiny.weights").write_bytes(b"\0" * 100)
+
+    with pytest.raises(ModelError, match=r"external weights cannot be read|not a valid"):
+        load_graph(path)
+
+
+def test_digest_covers_external_weights(tmp_path):
+    path = _with_external_weights(tmp_path)
+    before = model_sha256(path)
+    weights = tmp_path / "tiny.weights"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x7f")
+
+    assert model_sha256(path) != before

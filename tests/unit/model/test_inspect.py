@@ -1,0 +1,192 @@
+"""Each family is recognised from the file alone; what is stated has to agree."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from edge.errors import ModelError
+from edge.model.coco import COCO_LABELS
+from edge.model.inspect import ModelOverrides, inspect_model
+from edge.types import ColourOrder, HeadFamily, ImageSize, PadPosition
+from tests.support.models import (
+    ultralytics_metadata,
+    yolov5,
+    yolov8,
+    yolov8_reversed,
+    yolov8_with_nms,
+    yolov10,
+    yolox,
+)
+from tests.support.wrong_models import with_qdq
+
+FAMILIES = [
+    (yolov5, HeadFamily.YOLOV5, "output0", (8, 16, 32)),
+    (yolov8, HeadFamily.YOLOV8, "output0", (8, 16, 32)),
+    (yolov10, HeadFamily.YOLOV10, "output0", ()),
+    (yolox, HeadFamily.YOLOX, "output", (8, 16, 32)),
+]
+
+
+@pytest.mark.parametrize("batch", [None, 1, 2])
+@pytest.mark.parametrize(("build", "family", "output", "strides"), FAMILIES)
+def test_family_is_read_from_the_graph(tmp_path, build, family, output, strides, batch):
+    spec = inspect_model(build(tmp_path / "tiny.onnx", batch=batch, classes=3))
+
+    assert spec.family is family
+    assert (spec.name, spec.input_name, spec.output_name) == ("tiny", "images", output)
+    assert spec.strides == strides
+    assert spec.batch == batch
+    assert spec.labels == ("class-0", "class-1", "class-2")
+    assert spec.preprocess.size == ImageSize(width=96, height=96)
+    assert not spec.is_quantized
+    assert len(spec.evidence) >= 3
+
+
+@pytest.mark.parametrize("build", [yolov5, yolov8, yolov10, yolox])
+def test_tiny_models_run_in_onnxruntime(tmp_path, build):
+    path = build(tmp_path / "tiny.onnx")
+    session = onnxruntime.InferenceSession(path.read_bytes())
+    images = np.random.default_rng(0).random((2, 3, 96, 96), np.float32)
+
+    output = session.run(None, {"images": images})[0]
+
+    assert output.shape == (2, *session.get_outputs()[0].shape[1:])
+    assert np.isfinite(output).all()
+
+
+def test_yolov10_gathered_by_image_and_row(tmp_path):
+    spec = inspect_model(yolov10(tmp_path / "tiny.onnx", batch=1, indexed=True))
+
+    assert spec.family is HeadFamily.YOLOV10
+
+
+def test_preprocess_goes_with_the_family(tmp_path):
+    ultralytics = inspect_model(yolov8(tmp_path / "v8.onnx")).preprocess
+    megvii = inspect_model(yolox(tmp_path / "x.onnx")).preprocess
+
+    assert (ultralytics.colour_order, ultralytics.pad_position) == (ColourOrder.RGB, PadPosition.CENTRE)
+    assert ultralytics.scale == pytest.approx(1 / 255)
+    assert (megvii.colour_order, megvii.pad_position, megvii.scale) == (ColourOrder.BGR, PadPosition.TOP_LEFT, 1.0)
+    assert ultralytics.pad_value == megvii.pad_value == 114
+
+
+def test_eighty_classes_without_names_are_those_of_coco(tmp_path):
+    spec = inspect_model(yolov8(tmp_path / "tiny.onnx", classes=80))
+
+    assert spec.labels == COCO_LABELS
+    assert (len(set(COCO_LABELS)), COCO_LABELS[0], COCO_LABELS[79]) == (80, "person", "toothbrush")
+
+
+def test_labels_come_from_the_file(tmp_path):
+    path = yolov8(tmp_path / "tiny.onnx", metadata=ultralytics_metadata(3, size=96))
+
+    spec = inspect_model(path)
+
+    assert spec.labels == ("thing 0", "thing 1", "thing 2")
+    assert any("YOLOv8n model trained on things.yaml" in sentence for sentence in spec.evidence)
+
+
+def test_labels_of_another_number_are_refused(tmp_path):
+    path = yolov8(tmp_path / "tiny.onnx", metadata=ultralytics_metadata(4, size=96))
+
+    with pytest.raises(ModelError, match="the output has 3 classes, the file names: 4"):
+        inspect_model(path)
+
+
+def test_dynamic_size_is_that_of_the_metadata(tmp_path):
+    path = yolov8(tmp_path / "tiny.onnx", dynamic_size=True, metadata=ultralytics_metadata(3, size=96))
+
+    assert inspect_model(path).preprocess.size == ImageSize(width=96, height=96)
+
+
+def test_dynamic_size_without_metadata_has_to_be_stated(tmp_path):
+    path = yolov8(tmp_path / "tiny.onnx", dynamic_size=True)
+
+    with pytest.raises(ModelError, match="state the input size"):
+        inspect_model(path)
+    stated = ModelOverrides(input_size=ImageSize(width=96, height=96))
+    assert inspect_model(path, overrides=stated).preprocess.size == ImageSize(width=96, height=96)
+
+
+def test_fixed_size_contradicts_another_stated_one(tmp_path):
+    path = yolov8(tmp_path / "tiny.onnx")
+
+    with pytest.raises(ModelError, match="fixed to 96x96, the stated input size is 128x96"):
+        inspect_model(path, overrides=ModelOverrides(input_size=ImageSize(width=128, height=96)))
+
+
+def test_stated_labels_win_over_those_of_the_file(tmp_path):
+    path = yolov8(tmp_path / "tiny.onnx", metadata=ultralytics_metadata(3, size=96))
+
+    spec = inspect_model(path, overrides=ModelOverrides(labels=("a", "b", "c")))
+
+    assert spec.labels == ("a", "b", "c")
+
+
+def test_stated_labels_of_another_number_are_refused(tmp_path):
+    with pytest.raises(ModelError, match="the output has 3 classes, stated: 2"):
+        inspect_model(yolov8(tmp_path / "tiny.onnx"), overrides=ModelOverrides(labels=("a", "b")))
+
+
+def test_stated_family_that_the_graph_contradicts_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="yolov5: 7 rows are not 3 anchors"):
+        inspect_model(yolov8(tmp_path / "tiny.onnx"), overrides=ModelOverrides(family=HeadFamily.YOLOV5))
+
+
+def test_stated_family_that_agrees_changes_nothing(tmp_path):
+    path = yolov8(tmp_path / "tiny.onnx")
+
+    assert inspect_model(path, overrides=ModelOverrides(family=HeadFamily.YOLOV8)) == inspect_model(path)
+
+
+def test_model_with_qdq_nodes_is_recognised_through_them(tmp_path):
+    quantized = with_qdq(yolov8(tmp_path / "float.onnx"), tmp_path / "int8.onnx")
+
+    spec = inspect_model(quantized)
+
+    assert spec.is_quantized
+    assert spec.family is HeadFamily.YOLOV8
+
+
+def test_sha256_is_that_of_the_file(tmp_path):
+    import hashlib
+
+    path = yolov8(tmp_path / "tiny.onnx")
+
+    assert inspect_model(path).sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_nodes_out_of_order_are_put_in_order(tmp_path):
+    import onnx
+
+    path = yolov8(tmp_path / "tiny.onnx")
+    model = onnx.load(path)
+    nodes = list(model.graph.node)[::-1]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    path.write_bytes(model.SerializeToString())
+
+    assert inspect_model(path).family is HeadFamily.YOLOV8
+
+
+def test_nms_inside_is_believed_when_the_file_says_so(tmp_path):
+    metadata = ultralytics_metadata(3, size=96, args="{'nms': True}")
+
+    spec = inspect_model(yolov8_with_nms(tmp_path / "said.onnx", metadata=metadata))
+
+    assert spec.family is HeadFamily.YOLOV10
+    assert spec.labels == ("thing 0", "thing 1", "thing 2")
+    with pytest.raises(ModelError, match="not the score and the class that a TopK has chosen"):
+        inspect_model(yolov8_with_nms(tmp_path / "unsaid.onnx"))
+
+
+def test_graph_that_cannot_be_followed_needs_a_stated_family(tmp_path):
+    path = yolov8_reversed(tmp_path / "tiny.onnx")
+
+    with pytest.raises(ModelError, match=r"yolov8: the shape fits, but the slice .* takes rows in steps of -1"):
+        inspect_model(path)
+    spec = inspect_model(path, overrides=ModelOverrides(family=HeadFamily.YOLOV8))
+    assert spec.family is HeadFamily.YOLOV8
+    assert "the family is taken as it is stated" in spec.evidence[-1]

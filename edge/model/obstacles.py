@@ -123,5 +123,6 @@ def _fixed_batch(spec: ModelSpec) -> list[str]:
     if spec.batch is None:
         return []
     return [
-        f"Its batch is fixed to {spec.batch}: frames run one by one, or the graph is re-batched where `engine.rows_per_request` asks for it."
+        f"Its batch is fixed to {spec.batch}: frames run one by one, "
+        "or the graph is re-batched where `engine.rows_per_request` asks for it."
     ]

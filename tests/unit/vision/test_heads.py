@@ -16,8 +16,8 @@ CELLS = 8 * 4 + 4 * 2 + 2 * 1
 CLASSES = 3
 
 
-def head(family):
-    return Head(family=family, size=SIZE, strides=STRIDES)
+def head(family, *, is_multi_label=False):
+    return Head(family=family, size=SIZE, strides=STRIDES, is_multi_label=is_multi_label)
 
 
 def random_output(family, seed, rows):
@@ -42,34 +42,35 @@ def cell_table():
     ]
 
 
-def obvious_decode(family, output, threshold):
+def obvious_decode(family, output, threshold, *, is_multi_label):
     found = []
     for row, cells in enumerate(output.transpose(0, 2, 1) if family is HeadFamily.YOLOV8 else output):
         for index, values in enumerate(cells.astype(float)):
             if family is HeadFamily.YOLOV10:
-                box, score, class_id = tuple(values[:4]), values[4], int(values[5])
+                box, scored = tuple(values[:4]), [(int(values[5]), values[4])]
             else:
                 scores = values[4:] if family is HeadFamily.YOLOV8 else values[5:] * values[4]
-                class_id, score = int(np.argmax(scores)), max(scores)
+                best = int(np.argmax(scores))
+                scored = list(enumerate(scores)) if is_multi_label else [(best, scores[best])]
                 cx, cy, w, h = values[:4]
                 if family is HeadFamily.YOLOX:
                     x, y, stride = cell_table()[index]
                     cx, cy, w, h = (cx + x) * stride, (cy + y) * stride, math.exp(w) * stride, math.exp(h) * stride
                 box = (cx - w / 2, cy - h / 2, cx + w / 2, cy + h / 2)
-            if score > threshold:
-                found.append((row, class_id, score, *box))
+            found += [(row, class_id, score, *box) for class_id, score in scored if score > threshold]
     return found
 
 
+@pytest.mark.parametrize("is_multi_label", [False, True])
 @pytest.mark.parametrize("family", list(HeadFamily))
 @given(seed=st.integers(0, 1000), rows=st.integers(1, 3), threshold=st.sampled_from([0.001, 0.25, 0.6, 0.99]))
-def test_equals_the_obvious_decoder(family, seed, rows, threshold):
+def test_equals_the_obvious_decoder(family, is_multi_label, seed, rows, threshold):
     output = random_output(family, seed, rows)
 
-    got = decode(output, head(family), score_threshold=threshold)
+    got = decode(output, head(family, is_multi_label=is_multi_label), score_threshold=threshold)
 
     rows_got = np.column_stack([got.row, got.class_id, got.score, got.xyxy])
-    expected = np.array(obvious_decode(family, output, threshold)).reshape(-1, 7)
+    expected = np.array(obvious_decode(family, output, threshold, is_multi_label=is_multi_label)).reshape(-1, 7)
     assert rows_got.shape == expected.shape
     np.testing.assert_allclose(rows_got, expected, rtol=1e-4, atol=1e-3)
 

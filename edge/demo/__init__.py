@@ -1,0 +1,1 @@
+"""Synthetic traffic cameras with exact ground truth, and the small detector trained on them."""

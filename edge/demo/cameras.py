@@ -1,0 +1,63 @@
+"""Synthetic cameras for the demo: clips rendered and encoded on the spot, and the truth about each of their frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.demo.samples import write_sample
+from edge.demo.scenes import Scene, Truth
+from edge.media.encode import write_h264
+from edge.types import ImageSize
+
+__all__ = ["SyntheticCamera", "render_camera"]
+
+FPS = 15
+SIZE = ImageSize(width=640, height=360)
+_SAMPLE_EVERY = 8
+_SEEDS = (1, 3, 5, 10, 13, 14, 20)  # streets with good views; the training's seeds begin at 10,000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticCamera:
+    """A looping clip at `path`; `truths[i]` is what is in its frame i."""
+
+    name: str
+    path: Path
+    truths: tuple[Truth, ...]
+
+    def truth_at(self, pts_us: int) -> Truth:
+        """Return what is in the frame with this timestamp, over all loops."""
+        return self.truths[round(pts_us * FPS / 1e6) % len(self.truths)]
+
+
+def render_camera(
+    number: int, folder: Path, *, on_frame: Callable[[], None], is_sampled: bool = False
+) -> SyntheticCamera:
+    """Render camera `number`, from 0, to an H.264 clip of one period in `folder`; `on_frame` is called for each frame.
+
+    With `is_sampled` every eighth frame is also written as a labelled still image (see `edge.demo.samples`).
+
+    Raises:
+        MissingDependencyError: if the encoder is not installed.
+    """
+    name = f"camera-{number + 1}"
+    scene = Scene(_SEEDS[number % len(_SEEDS)] + 100 * (number // len(_SEEDS)), SIZE)
+    truths: list[Truth] = []
+
+    def frames() -> Iterator[NDArray[np.uint8]]:
+        for index in range(scene.period_frames):
+            picture, truth = scene.frame(index)
+            truths.append(truth)
+            if is_sampled and index % _SAMPLE_EVERY == 0:
+                write_sample(folder, f"{name}-{index:03d}", picture, truth)
+            on_frame()
+            yield picture
+
+    path = folder / f"{name}.mp4"
+    write_h264(path, frames(), size=SIZE, fps=FPS)
+    return SyntheticCamera(name=name, path=path, truths=tuple(truths))

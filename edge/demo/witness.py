@@ -1,0 +1,117 @@
+"""The independent subscriber of the demo: `edge-deploy listen` in a process of its own, and what it has seen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from edge.config.schema import MqttConfig
+from edge.demo.cameras import SyntheticCamera
+from edge.demo.score import Score, count_hits
+from edge.errors import PublishError
+
+__all__ = ["Witness"]
+
+_START_TIMEOUT_S = 20.0
+_STOP_TIMEOUT_S = 5.0
+
+
+class Witness:
+    """Counts what arrives and compares it with the truth; a context manager that ends its process.
+
+    Raises:
+        PublishError: if the subscriber cannot be started or does not reach the broker.
+    """
+
+    def __init__(self, mqtt: MqttConfig, cameras: Mapping[str, SyntheticCamera]) -> None:
+        self._cameras = cameras
+        self._lock = threading.Lock()
+        self._numbers: dict[str, set[int]] = defaultdict(set)
+        self._scores: dict[str, Score] = defaultdict(Score)
+        self._duplicates = 0
+        self._process = subprocess.Popen(
+            _command(mqtt), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+        self._reader = threading.Thread(target=self._read, name="witness", daemon=True)
+
+    def __enter__(self) -> Witness:
+        told = self._process.stderr
+        line = told.readline() if told is not None else ""
+        if not line.startswith("listening"):
+            self._process.kill()
+            raise PublishError(f"the subscriber did not start: {line.strip() or 'no reason given'}")
+        self._reader.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(_STOP_TIMEOUT_S)
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def wait_for(self, count: int, *, timeout_s: float) -> bool:
+        """Wait until `count` different detection messages have arrived; return whether they have."""
+        deadline = time.monotonic() + timeout_s
+        while self.received < count and time.monotonic() < deadline and self._process.poll() is None:
+            self._reader.join(0.05)
+        return self.received >= count
+
+    @property
+    def received(self) -> int:
+        """How many different detection messages have arrived."""
+        with self._lock:
+            return sum(len(numbers) for numbers in self._numbers.values())
+
+    @property
+    def duplicates(self) -> int:
+        """How many arrived again."""
+        with self._lock:
+            return self._duplicates
+
+    def score_of(self, camera: str) -> Score:
+        """Return how well the objects of a camera were found, by what arrived."""
+        with self._lock:
+            return self._scores[camera]
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            message = json.loads(line)["payload"]
+            if message["schema"] == "edge.detections/1" and message["stream"] in self._cameras:
+                self._take(message)
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        found = message["detections"]
+        xywh = np.array([one["bbox"] for one in found], np.float32).reshape(-1, 4)
+        xyxy = np.concatenate([xywh[:, :2], xywh[:, :2] + xywh[:, 2:]], axis=1)
+        class_id = np.array([one["class_id"] for one in found], np.int32)
+        stream = message["stream"]
+        score = count_hits(xyxy, class_id, self._cameras[stream].truth_at(message["pts_us"]))
+        with self._lock:
+            if message["seq"] in self._numbers[stream]:
+                self._duplicates += 1
+                return
+            self._numbers[stream].add(message["seq"])
+            self._scores[stream] += score
+
+
+def _command(mqtt: MqttConfig) -> list[str]:
+    command = [sys.executable, "-m", "edge.cli.edge_deploy", "listen", "--json", "--host", mqtt.host]
+    command += ["--site", mqtt.site, "--protocol", mqtt.protocol, "--tls" if mqtt.tls else "--no-tls"]
+    return command if mqtt.port is None else [*command, "--port", str(mqtt.port)]

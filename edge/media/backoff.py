@@ -1,0 +1,39 @@
+"""How long to wait before a camera is tried again; arithmetic only, no clock."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+__all__ = ["Backoff"]
+
+FIRST_S = 0.5
+LONGEST_S = 10.0
+HEALTHY_S = 10.0
+REFUSED_S = 30.0
+JITTER = 0.2
+
+
+class Backoff:
+    """Doubles the wait with every failure, up to a limit.
+
+    The limit is low: with 30 s, a camera whose server flapped stayed dark for half a minute after the server was back.
+    Jitter keeps the cameras of one switch from coming back all at once.
+    """
+
+    def __init__(self, uniform: Callable[[float, float], float] = random.uniform) -> None:
+        self._uniform = uniform
+        self._next_s = FIRST_S
+
+    def delay_s(self, *, streamed_s: float, is_refused: bool) -> float:
+        """Return the wait after a connection that delivered frames for `streamed_s` seconds.
+
+        Args:
+            streamed_s: from 10 s on, the connection counts as healthy and the doubling begins anew.
+            is_refused: the camera said no (401, 404): asking often gets accounts locked, so wait long.
+        """
+        if streamed_s >= HEALTHY_S:
+            self._next_s = FIRST_S
+        wait_s = REFUSED_S if is_refused else self._next_s
+        self._next_s = min(LONGEST_S, self._next_s * 2)
+        return wait_s * self._uniform(1 - JITTER, 1 + JITTER)

@@ -1,0 +1,258 @@
+"""The life of one stream: connect, watch, take down, wait, connect again; with a new source every time.
+
+    IDLE -> CONNECTING -> STREAMING -> TEARDOWN -> BACKOFF -> CONNECTING ...        CLOSED at any time
+
+It has no thread of its own: the thread that reads drives it.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from edge.errors import EdgeError, EndOfStream, SourceError
+from edge.media.backoff import Backoff
+from edge.media.tally import add_counts
+from edge.protocols import FrameSource
+from edge.types import Frame, FrameHeader, SourceCounts, StreamId, StreamState
+
+__all__ = ["Camera", "Phase", "StreamStatus"]
+
+_log = logging.getLogger(__name__)
+
+FIRST_FRAME_S = 8.0
+TEARDOWN_S = 5.0
+
+
+class Phase(enum.Enum):
+    """Where in its life a camera is."""
+
+    IDLE = "idle"
+    CONNECTING = "connecting"
+    STREAMING = "streaming"
+    TEARDOWN = "teardown"
+    BACKOFF = "backoff"
+    ENDED = "ended"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStatus:
+    """What is reported when a stream changes its state; `reason` holds no credential."""
+
+    stream: StreamId
+    state: StreamState
+    reason: str
+    reconnects: int
+
+
+class Camera:
+    """A `FrameSource` made of many: whatever happens to a live stream, its reader only sees a pause.
+
+    Args:
+        stream: its id.
+        make_source: gives a new source for every connection.
+        is_live: False for files read as fast as possible: their errors and their end are raised.
+        is_endless: False for files also when they are played at their own pace.
+        stall_s: a live stream without a frame for so long is taken down.
+        first_frame_s: the same for the first frame of a connection.
+        on_status: called with every change of state or reason, by the reading or closing thread; must return at once.
+            A stream that is down stays down until frames arrive again, however often it is tried meanwhile.
+    """
+
+    def __init__(
+        self,
+        stream: StreamId,
+        make_source: Callable[[], FrameSource],
+        *,
+        is_live: bool,
+        is_endless: bool,
+        stall_s: float,
+        first_frame_s: float = FIRST_FRAME_S,
+        backoff: Backoff | None = None,
+        on_status: Callable[[StreamStatus], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stream = stream
+        self._make_source = make_source
+        self._is_live = is_live
+        self._is_endless = is_endless
+        self._stall_s = stall_s
+        self._first_frame_s = max(first_frame_s, stall_s)
+        self._backoff = backoff or Backoff()
+        self._on_status = on_status
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._closing = threading.Event()
+        self._source: FrameSource | None = None
+        self._past = SourceCounts()
+        self._phase = Phase.IDLE
+        self._status: StreamStatus | None = None
+        self._due = 0.0
+        self._streaming_since = 0.0
+        self._reconnects = 0
+        self._last: FrameHeader | None = None
+        self._shift_ns = 0
+        self.is_stuck = False
+
+    @property
+    def stream(self) -> StreamId:
+        """The stream that this camera reads."""
+        return self._stream
+
+    @property
+    def is_live(self) -> bool:
+        """Whether frames come at their own pace, so that the newest one wins."""
+        return self._is_live
+
+    @property
+    def phase(self) -> Phase:
+        """Where in its life it is."""
+        return self._phase
+
+    @property
+    def due_in_s(self) -> float:
+        """How long until the next attempt, in a backoff; otherwise until a stream without frames counts as stalled."""
+        return max(0.0, self._due - self._clock())
+
+    @property
+    def reconnects(self) -> int:
+        """How many connections were begun after the first one."""
+        return self._reconnects
+
+    def open(self) -> None:
+        """Begin the first connection.
+
+        Raises:
+            SourceError: if a file cannot be read. An endless stream that fails is tried again by `read`.
+            EdgeError: if the stream's configuration or a missing library leaves nothing to try.
+        """
+        self._report(StreamState.CONNECTING, "opening")
+        self._connect()
+
+    def read(self, timeout_s: float) -> Frame | None:
+        """Return the next frame, or None while there is none, for example because the camera is away.
+
+        Raises:
+            EndOfStream: after the last frame of a file.
+            SourceError: if a file cannot be read, or after `close`.
+        """
+        deadline = self._clock() + timeout_s
+        while True:
+            if self._closing.is_set():
+                raise SourceError(f"{self._stream}: read from a closed stream")
+            frame = self._step(max(0.0, deadline - self._clock()))
+            if frame is not None or self._clock() >= deadline or self._closing.is_set():
+                return frame
+
+    def counts(self) -> SourceCounts:
+        """Return the sum over all connections; final once closed."""
+        with self._lock:
+            return self._past if self._source is None else add_counts(self._past, self._source.counts())
+
+    def close(self) -> None:
+        """Stop; wakes a `read` that waits in another thread, also out of a backoff."""
+        self._closing.set()
+        with self._lock:
+            self._drop_source()
+            self._phase = Phase.CLOSED
+        if self._status is None or self._status.state is not StreamState.ENDED:
+            self._report(StreamState.ENDED, "closed")
+
+    def _step(self, left_s: float) -> Frame | None:
+        """Do what the phase asks for, for at most `left_s`."""
+        if self._phase is Phase.BACKOFF:
+            self._closing.wait(min(left_s, max(0.0, self._due - self._clock())))
+            if self._clock() >= self._due and not self._closing.is_set():
+                self._reconnects += 1
+                self._connect()
+            return None
+        source = self._source
+        if source is None:
+            raise SourceError(f"{self._stream}: is not open")
+        try:
+            frame = source.read(min(left_s, max(0.0, self._due - self._clock())) if self._is_endless else left_s)
+        except EdgeError as error:
+            self._fail(error)
+            return None
+        if frame is not None:
+            return self._accept(frame)
+        if self._is_endless and self._clock() >= self._due:
+            self._fail(SourceError(f"no frame for {self._patience_s():g} s"))
+        return None
+
+    def _connect(self) -> None:
+        self._phase = Phase.CONNECTING
+        self._due = self._clock() + self._first_frame_s
+        source = self._make_source()
+        with self._lock:
+            if self._closing.is_set():
+                return
+            self._source = source
+        try:
+            source.open()
+        except SourceError as error:
+            self._fail(error)
+
+    def _accept(self, frame: Frame) -> Frame:
+        """Number and time a frame as one stream, over all connections."""
+        now = self._clock()
+        if self._phase is Phase.CONNECTING:
+            self._phase = Phase.STREAMING
+            self._streaming_since = now
+            if self._last is not None:
+                pause_ns = frame.header.read_at_ns - self._last.read_at_ns
+                self._shift_ns = self._last.pts_ns + pause_ns - frame.header.pts_ns
+            self._report(StreamState.UP, "frames arrive")
+        self._due = now + self._stall_s
+        if self._past.decoded or self._shift_ns:
+            number, pts_ns = frame.header.frame + self._past.decoded, frame.header.pts_ns + self._shift_ns
+            frame = replace(frame, header=replace(frame.header, frame=number, pts_ns=pts_ns))
+        self._last = frame.header
+        return frame
+
+    def _fail(self, error: EdgeError) -> None:
+        """End the connection; wait for the next one, or raise where there is none."""
+        if self._closing.is_set():
+            return
+        streamed_s = self._clock() - self._streaming_since if self._phase is Phase.STREAMING else 0.0
+        with self._lock:
+            self._drop_source()
+        if not self._is_endless:
+            self._phase = Phase.ENDED
+            is_end = isinstance(error, EndOfStream)
+            self._report(StreamState.ENDED if is_end else StreamState.DOWN, error.problem)
+            raise error
+        is_refused = not isinstance(error, SourceError) or error.is_permanent
+        self._due = self._clock() + self._backoff.delay_s(streamed_s=streamed_s, is_refused=is_refused)
+        self._phase = Phase.BACKOFF
+        self._report(StreamState.DOWN, error.problem)
+
+    def _drop_source(self) -> None:
+        """Close the source in a helper thread: rtspsrc is known to hang now and then while it is stopped."""
+        source, self._source = self._source, None
+        if source is None:
+            return
+        self._phase = Phase.TEARDOWN
+        helper = threading.Thread(target=source.close, name=f"teardown {self._stream}", daemon=True)
+        helper.start()
+        helper.join(TEARDOWN_S)
+        if helper.is_alive():
+            self.is_stuck = True
+            _log.error("teardown hangs stream=%s after_s=%g; the process should be restarted", self._stream, TEARDOWN_S)
+        self._past = add_counts(self._past, source.counts())
+
+    def _patience_s(self) -> float:
+        return self._stall_s if self._phase is Phase.STREAMING else self._first_frame_s
+
+    def _report(self, state: StreamState, reason: str) -> None:
+        if self._status is not None and (self._status.state, self._status.reason) == (state, reason):
+            return
+        self._status = StreamStatus(stream=self._stream, state=state, reason=reason, reconnects=self._reconnects)
+        _log.info("stream %s stream=%s reconnects=%d reason=%s", state.value, self._stream, self._reconnects, reason)
+        if self._on_status is not None:
+            self._on_status(self._status)

@@ -1,0 +1,102 @@
+"""The only importer of `gi`: GStreamer, loaded when first used, and the small helpers that every user of it needs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from edge.errors import ConfigError, MissingDependencyError
+
+__all__ = ["GStreamer", "has_factories", "is_available", "load", "parse_bin", "set_if_present"]
+
+_HINT = (
+    "apt install python3-gi python3-gst-1.0 gir1.2-gstreamer-1.0 gir1.2-gst-plugins-base-1.0 "
+    "gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-libav, and create the "
+    "environment with --system-site-packages; or read with PyAV (decoder: pyav)"
+)
+_OLDEST = (1, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class GStreamer:
+    """The namespaces that we use, initialised."""
+
+    glib: Any
+    gst: Any
+    app: Any
+    video: Any
+
+
+@lru_cache(maxsize=1)
+def load() -> GStreamer:
+    """Return GStreamer, initialised.
+
+    Raises:
+        MissingDependencyError: if it or its Python binding is not installed, or older than 1.20.
+    """
+    try:
+        import gi
+
+        for namespace in ("Gst", "GstApp", "GstVideo"):
+            gi.require_version(namespace, "1.0")
+        with warnings.catch_warnings():
+            # PyGObject before 3.44 imports in a way that Python 3.11 calls outdated.
+            warnings.simplefilter("ignore", ImportWarning)
+            from gi.repository import GLib, Gst, GstApp, GstVideo
+    except (ImportError, ValueError) as error:
+        raise MissingDependencyError(f"GStreamer is not importable: {error}", hint=_HINT) from error
+    Gst.init(None)
+    version = Gst.version()[:2]
+    if version < _OLDEST:
+        raise MissingDependencyError(f"expected GStreamer 1.20 or newer, got {version[0]}.{version[1]}", hint=_HINT)
+    return GStreamer(GLib, Gst, GstApp, GstVideo)
+
+
+def is_available() -> bool:
+    """Return whether GStreamer can be used here at all."""
+    try:
+        load()
+    except MissingDependencyError:
+        return False
+    return True
+
+
+def has_factories(names: Iterable[str]) -> bool:
+    """Return whether all of these elements are installed."""
+    return all(load().gst.ElementFactory.find(name) is not None for name in names)
+
+
+def parse_bin(description: str, *, has_pads: bool) -> Any:
+    """Return a `Gst.Bin` of a launch description.
+
+    Args:
+        description: fixed text, e.g. a section of a launch text.
+        has_pads: give the bin a ghost pad for each pad that is left open. Not for elements whose pads appear later:
+            their first pad would be caught by the parser's own delayed link, and parsebin fails over that.
+
+    Raises:
+        MissingDependencyError: if an element is not installed.
+        ConfigError: if the description cannot be parsed.
+    """
+    modules = load()
+    gst = modules.gst
+    try:
+        return gst.parse_bin_from_description(description, has_pads)
+    except modules.glib.Error as error:
+        if error.matches(gst.ParseError.quark(), gst.ParseError.NO_SUCH_ELEMENT):
+            raise MissingDependencyError(f"GStreamer: {error.message}", hint=_HINT) from error
+        raise ConfigError(f"launch description {description!r} cannot be used: {error.message}") from error
+
+
+def set_if_present(element: Any, **values: Any) -> None:
+    """Set the properties that this build of the element has; `_` in a name stands for `-`.
+
+    Plugins of other boards and releases lack some: in a launch text an unknown property would be an error.
+    """
+    for key, value in values.items():
+        name = key.replace("_", "-")
+        if element is not None and element.find_property(name) is not None:
+            element.set_property(name, value)

@@ -1,0 +1,93 @@
+"""From a stream of the pipeline file to the source that reads it: the one place that knows all kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from edge.config.schema import StreamConfig
+from edge.errors import ConfigError, MissingDependencyError
+from edge.media import gst, pyav
+from edge.media.address import Address, parse_address
+from edge.media.camera import Camera, StreamStatus
+from edge.media.gst_build import NVMM_FACTORIES, SOFTWARE_FACTORIES
+from edge.media.gst_source import GstSource
+from edge.media.pyav_source import PyavSource
+from edge.media.rate import RateLimitedSource
+from edge.protocols import FrameSource
+from edge.types import Preprocess, StreamId
+
+__all__ = ["choose_decoder", "make_source"]
+
+_PYAV_SCHEMES = ("file", "rtsp", "rtsps", "http", "https")
+_KEYFRAME_S = 12.0  # NVDEC waits for a key frame, and long groups of pictures are common
+_FIRST_FRAME_S = 8.0
+
+
+def make_source(
+    stream: StreamConfig,
+    *,
+    preprocess: Preprocess,
+    base_dir: Path,
+    credential: tuple[str, str] | None = None,
+    on_status: Callable[[StreamStatus], None] | None = None,
+) -> FrameSource:
+    """Return the source of a stream, with reconnection and `max_fps`; it is not open yet.
+
+    Args:
+        stream: of the pipeline file.
+        preprocess: decides the fitted size of the frames.
+        base_dir: folder of the pipeline file, which relative paths are relative to.
+        credential: user and password of the camera.
+        on_status: told about every change of state; see `Camera`.
+
+    Raises:
+        ConfigError: if the address cannot be used, or not with the decoder that was asked for.
+        MissingDependencyError: if nothing is installed that could read it.
+    """
+    address = parse_address(stream.uri, base_dir=base_dir, credential=credential)
+    decoder = choose_decoder(stream, address)
+
+    def make() -> FrameSource:
+        if decoder == "pyav":
+            return PyavSource(stream, address, preprocess=preprocess)
+        return GstSource(stream, address, preprocess=preprocess, is_nvmm=decoder == "nvmm")
+
+    camera = Camera(
+        StreamId(stream.id),
+        make,
+        is_live=stream.realtime or not address.is_file_like,
+        is_endless=not address.is_file_like,
+        stall_s=stream.stall_s,
+        first_frame_s=_KEYFRAME_S if decoder == "nvmm" else _FIRST_FRAME_S,
+        on_status=on_status,
+    )
+    return camera if stream.max_fps is None else RateLimitedSource(camera, stream.max_fps)
+
+
+def choose_decoder(stream: StreamConfig, address: Address) -> str:
+    """Return `nvmm`, `software` or `pyav`: what the stream asks for, or else the first that is installed.
+
+    Raises:
+        ConfigError: if PyAV was asked for a scheme that it does not read.
+        MissingDependencyError: if none is installed.
+    """
+    if stream.decoder == "pyav" and address.scheme not in _PYAV_SCHEMES:
+        raise ConfigError(
+            f"stream {stream.id}: decoder pyav reads {', '.join(_PYAV_SCHEMES)}, got {address.scheme}",
+            hint="use decoder: software",
+        )
+    if stream.decoder != "auto":
+        return stream.decoder
+    if gst.is_available():
+        # The test pattern is drawn in system memory.
+        if address.scheme != "test" and gst.has_factories(NVMM_FACTORIES):
+            return "nvmm"
+        if gst.has_factories(SOFTWARE_FACTORIES):
+            return "software"
+    if pyav.is_available() and address.scheme in _PYAV_SCHEMES:
+        return "pyav"
+    raise MissingDependencyError(
+        f"stream {stream.id}: nothing is installed that reads {address.scheme}",
+        hint="install GStreamer with its plugins (edge-runtime doctor tells which), or pip install edge-deploy[pyav]",
+    )

@@ -1,0 +1,106 @@
+"""A folder or list of still images, read as a stream."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from edge.errors import DatasetError, EndOfStream, SourceError
+from edge.media.images import read_image, resize
+from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts, StreamId
+from edge.vision import letterbox
+
+__all__ = ["IMAGE_SUFFIXES", "StillSource", "list_images"]
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
+
+
+def list_images(folder: Path) -> list[Path]:
+    """Return the image files directly in `folder`, by name.
+
+    Raises:
+        DatasetError: if there is no such folder, or no image in it.
+    """
+    if not folder.is_dir():
+        raise DatasetError(f"{folder}: expected a folder of images")
+    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES)
+    if not paths:
+        raise DatasetError(f"{folder}: expected images ({', '.join(IMAGE_SUFFIXES)}), found none")
+    return paths
+
+
+class StillSource:
+    """Implements `edge.protocols.FrameSource`: one frame per image, in the order given, numbered from 1.
+
+    Attributes:
+        current_path: the file of the frame that was read last.
+    """
+
+    def __init__(self, stream: StreamId, images: Path | Sequence[Path], *, preprocess: Preprocess) -> None:
+        self._stream = stream
+        self._images = images
+        self._preprocess = preprocess
+        self._paths: Sequence[Path] = ()
+        self._next = 0
+        self._is_closed = False
+        self.current_path: Path | None = None
+
+    @property
+    def stream(self) -> StreamId:
+        """The stream that this source reads."""
+        return self._stream
+
+    @property
+    def is_live(self) -> bool:
+        """False: images wait for their reader."""
+        return False
+
+    def open(self) -> None:
+        """List the folder.
+
+        Raises:
+            SourceError: if there is no image.
+        """
+        try:
+            self._paths = list_images(self._images) if isinstance(self._images, Path) else self._images
+        except DatasetError as error:
+            raise SourceError(error.problem, is_permanent=True) from error
+
+    def read(self, timeout_s: float) -> Frame | None:
+        """Return the next image as a frame, however short `timeout_s` is.
+
+        Raises:
+            EndOfStream: after the last image.
+            SourceError: if a file is not an image.
+        """
+        if self._is_closed:
+            raise SourceError(f"{self._stream}: read from a closed source")
+        if self._next == len(self._paths):
+            raise EndOfStream(f"{self._stream}: {self._next} images were read")
+        path = self._paths[self._next]
+        try:
+            image = read_image(path)
+        except DatasetError as error:
+            raise SourceError(error.problem, is_permanent=True) from error
+        self._next += 1
+        self.current_path = path
+        where = letterbox.fit(ImageSize(width=image.shape[1], height=image.shape[0]), self._preprocess)
+        header = FrameHeader(
+            stream=self._stream,
+            frame=self._next,
+            pts_ns=(self._next - 1) * 1_000_000_000,
+            captured_at_ns=time.time_ns(),
+            clock=ClockSource.FILE,
+            source_size=where.source,
+            read_at_ns=time.monotonic_ns(),
+        )
+        return Frame(header=header, letterbox=where, image=resize(image, where.fitted))
+
+    def counts(self) -> SourceCounts:
+        """Return how many images were read; none is ever dropped."""
+        return SourceCounts(decoded=self._next, dropped=dict[DropReason, int]())
+
+    def close(self) -> None:
+        """End reading."""
+        self._is_closed = True

@@ -1,0 +1,43 @@
+"""Several publishers as one."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from edge.protocols import Message, Publisher
+
+__all__ = ["FanoutPublisher"]
+
+
+class FanoutPublisher:
+    """Hands each message to every publisher, in the order given; counts are the sums."""
+
+    def __init__(self, publishers: Sequence[Publisher]) -> None:
+        self._publishers = tuple(publishers)
+
+    def publish(self, message: Message) -> None:
+        """Hand on."""
+        for publisher in self._publishers:
+            publisher.publish(message)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait for all of them within one timeout; return whether all have delivered everything."""
+        deadline_s = time.monotonic() + timeout_s
+        is_flushed = [publisher.flush(max(0.0, deadline_s - time.monotonic())) for publisher in self._publishers]
+        return all(is_flushed)
+
+    def counts(self) -> Mapping[str, int]:
+        """Return the sums; a message given to two publishers counts twice."""
+        total: Counter[str] = Counter()
+        for publisher in self._publishers:
+            total.update(publisher.counts())
+        return {"accepted": 0, "delivered": 0, "waiting": 0, "dropped": 0, **total}
+
+    def close(self) -> None:
+        """Close all of them, also when one fails."""
+        with contextlib.ExitStack() as stack:
+            for publisher in reversed(self._publishers):
+                stack.callback(publisher.close)

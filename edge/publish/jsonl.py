@@ -1,0 +1,137 @@
+"""JSON Lines: each message's payload as one line of a file or of standard output.
+
+A line is the payload itself, as on MQTT: it names its `schema` and `device`, and reads well with
+`jq 'select(.schema == "edge.detections/1")'`. Numbers that had to be let go appear as gap messages here, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from edge.errors import ConfigError
+from edge.protocols import Message
+from edge.publish.entry import entry_from_message
+from edge.publish.outbox import Outbox
+
+__all__ = ["JsonlPublisher"]
+
+_RETRY_S = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class JsonlPublisher:
+    """A `Publisher` to a file that is appended to, or to standard output (`-`), with one thread of its own.
+
+    A full disk is retried every second while the queue holds; a closed pipe ends the output. Both are logged once and
+    counted, and neither is felt by the caller.
+
+    Raises:
+        ConfigError: when the file cannot be opened.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        device: str,
+        max_bytes: int = 8 << 20,
+        close_timeout_s: float = 5.0,
+        retry_s: float = _RETRY_S,
+    ) -> None:
+        self._target = target
+        self._descriptor = _open(target)
+        self._outbox = Outbox(device=device, max_bytes=max_bytes)
+        self._close_timeout_s = close_timeout_s
+        self._retry_s = retry_s
+        self._has_news = threading.Event()
+        self._closing = threading.Event()
+        self._is_broken = False
+        self._is_torn = False
+        self._errors = 0
+        self._thread = threading.Thread(target=self._run, name="jsonl-publisher", daemon=True)
+        self._thread.start()
+
+    def publish(self, message: Message) -> None:
+        """Accept a message; when the bounds are reached the oldest numbered ones go, and are declared."""
+        if not self._closing.is_set():
+            self._outbox.put(entry_from_message(message))
+            self._has_news.set()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until everything accepted is written; return whether it is."""
+        return self._outbox.wait_idle(timeout_s)
+
+    def counts(self) -> Mapping[str, int]:
+        """Return the outbox's balance, and `errors` of writing."""
+        return {**self._outbox.counts(), "errors": self._errors}
+
+    def close(self) -> None:
+        """Write what can be written in time, close the file. Twice is no error."""
+        if self._closing.is_set():
+            return
+        self._outbox.wait_idle(0 if self._errors else self._close_timeout_s)
+        self._closing.set()
+        self._has_news.set()
+        self._thread.join(self._close_timeout_s)
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._has_news.wait()
+            self._has_news.clear()
+            while not self._closing.is_set() and not self._is_broken and self._write_next():
+                pass
+            if self._is_broken:
+                self._outbox.drop_all()
+        left = self._outbox.drop_all()
+        if left:
+            _log.warning("messages not written at the end path=%s count=%d", self._target, left)
+        os.close(self._descriptor)
+
+    def _write_next(self) -> bool:
+        entry = self._outbox.take()
+        if entry is None:
+            return False
+        try:
+            self._write(entry.encode() + b"\n")
+        except OSError as error:
+            self._outbox.put_back(entry)
+            self._note(error)
+            if not self._is_broken:
+                self._closing.wait(self._retry_s)
+        else:
+            self._outbox.acknowledge(entry)
+        return True
+
+    def _write(self, line: bytes) -> None:
+        """Write a whole line; one that was torn by an error is ended first, so that readers lose only that one."""
+        rest = memoryview(b"\n" + line if self._is_torn else line)
+        while rest:
+            written = os.write(self._descriptor, rest)
+            self._is_torn = written < len(rest)
+            rest = rest[written:]
+
+    def _note(self, error: OSError) -> None:
+        self._errors += 1
+        self._is_broken = error.errno in (errno.EPIPE, errno.EBADF)
+        if self._errors == 1:
+            _log.error("messages cannot be written path=%s error=%s", self._target, error.strerror)
+
+
+def _open(target: str) -> int:
+    if target == "-":
+        sys.stdout.flush()
+        return os.dup(sys.stdout.fileno())
+    try:
+        return os.open(Path(target), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ConfigError(
+            f"publish.jsonl: {target}: {error.strerror}",
+            hint="name a file that can be written, or - for standard output",
+        ) from error

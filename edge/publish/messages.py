@@ -1,0 +1,228 @@
+"""The wire messages, schema version 1: what consumers of the MQTT topics and of the JSON Lines file read.
+
+A key is never left out; what is not known is null. Additions keep the version, a change of meaning raises it.
+How a frame result becomes a message is in `edge.publish.convert`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+__all__ = [
+    "LIVE_EXPIRY_S",
+    "MESSAGE_TYPES",
+    "AgesMs",
+    "Clock",
+    "DetectedObject",
+    "DetectionsMessage",
+    "DeviceState",
+    "GapMessage",
+    "GapReason",
+    "InfoMessage",
+    "ModelInfo",
+    "StateMessage",
+    "StreamStateMessage",
+    "WireMessage",
+]
+
+TopicLevel = Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{1,32}$")]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Number = Annotated[int, msgspec.Meta(ge=1)]
+Instant = Annotated[str, msgspec.Meta(description="RFC 3339, UTC, microseconds, e.g. 2026-11-20T10:15:02.113402Z")]
+DeviceState = Literal["online", "degraded", "stopping", "offline"]
+GapReason = Literal["spool-bytes", "spool-age", "oversize", "refused", "closed", "power-loss", "spool-corrupt"]
+
+LIVE_EXPIRY_S = 30
+
+_encoder = msgspec.json.Encoder()
+
+
+class WireMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """What all messages have: `schema` names type and version, `device` the sender."""
+
+    schema: str
+    device: TopicLevel
+
+    @property
+    def topic(self) -> str:
+        """Topic below the device's own level."""
+        raise NotImplementedError
+
+    @property
+    def is_retained(self) -> bool:
+        """Whether the broker keeps the latest one for later subscribers."""
+        return True
+
+    @property
+    def expiry_s(self) -> int | None:
+        """After how long it is of no use to anybody; None: never."""
+        return None
+
+    def encode(self) -> bytes:
+        """Return the JSON text."""
+        return _encoder.encode(self)
+
+
+class Clock(msgspec.Struct, frozen=True, kw_only=True):
+    """What `captured_at` rests on; compare two devices only when both are `synced`."""
+
+    source: Literal["rtcp-sr", "rfc7273", "arrival", "file"]
+    synced: bool | None = None
+    uncertainty_ms: float | None = None
+
+
+class AgesMs(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the frame spent in each stage, milliseconds."""
+
+    decode: float
+    batch_wait: float
+    infer: float
+    post: float
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model found it; `release`, `engine` and `calibration` are digests, null where there is none."""
+
+    name: str
+    release: str | None = None
+    engine: str | None = None
+    calibration: str | None = None
+    precision: Literal["int8", "fp16", "fp32"]
+
+
+class DetectedObject(msgspec.Struct, frozen=True):
+    """One detection; `bbox` is COCO's [x, y, width, height] in pixels of the source frame, 1 decimal."""
+
+    class_id: Count
+    label: str | None
+    score: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    bbox: Annotated[list[float], msgspec.Meta(min_length=4, max_length=4)]
+
+
+class DetectionsMessage(WireMessage, frozen=True, kw_only=True):
+    """Everything found in one frame; (device, epoch, stream, seq) is its identity.
+
+    `seq` has no holes: a missing number was lost, or is named by a gap message. `frame` is the decoder's count: its
+    jumps are frames that were dropped on purpose.
+    """
+
+    schema: Literal["edge.detections/1"] = "edge.detections/1"
+    stream: TopicLevel
+    epoch: Number
+    seq: Number
+    frame: Count
+    pts_us: int
+    captured_at: Instant
+    clock: Clock
+    age_ms: AgesMs
+    model: ModelInfo
+    size: Annotated[list[Number], msgspec.Meta(min_length=2, max_length=2, description="[width, height] of the frame")]
+    detections: list[DetectedObject]
+
+    @property
+    def topic(self) -> str:
+        """Topic below the device's own level."""
+        return f"streams/{self.stream}/detections"
+
+    @property
+    def is_retained(self) -> bool:
+        """Live messages are not kept."""
+        return False
+
+    @property
+    def expiry_s(self) -> int | None:
+        """Half a minute: a live detection interests nobody later."""
+        return LIVE_EXPIRY_S
+
+
+class GapMessage(WireMessage, frozen=True, kw_only=True):
+    """Numbers that will never be sent: `from` to `to` of one stream and epoch.
+
+    With `exact` false some numbers of the range may have been delivered.
+    """
+
+    schema: Literal["edge.gap/1"] = "edge.gap/1"
+    stream: TopicLevel
+    epoch: Number
+    from_: Number = msgspec.field(name="from")
+    to: Number | None
+    count: Count | None
+    reason: GapReason
+    first_at: Instant | None = None
+    last_at: Instant | None = None
+    exact: bool = True
+
+    @property
+    def topic(self) -> str:
+        """Topic below the device's own level."""
+        return "gaps"
+
+    @property
+    def is_retained(self) -> bool:
+        """A loss is news once."""
+        return False
+
+
+class StateMessage(WireMessage, frozen=True, kw_only=True):
+    """Whether the device is there; also its Will.
+
+    Ignore an `offline` whose `session` is lower than that of the newest `online`: it is the late Will of a connection
+    that was replaced. `session` is null where no connection carries the message (JSON Lines).
+    """
+
+    schema: Literal["edge.state/1"] = "edge.state/1"
+    state: DeviceState
+    session: Number | None = None
+    since: Instant | None
+    reason: str | None = None
+
+    @property
+    def topic(self) -> str:
+        """Topic below the device's own level."""
+        return "state"
+
+
+class InfoMessage(WireMessage, frozen=True, kw_only=True):
+    """The birth message: what runs on the device."""
+
+    schema: Literal["edge.info/1"] = "edge.info/1"
+    software: str
+    epoch: Number
+    started_at: Instant
+    model: ModelInfo
+    labels: list[str]
+    streams: list[TopicLevel]
+    boot_id: str | None = None
+    facts: dict[str, Any] | None = None
+    schemas: list[str] = msgspec.field(default_factory=lambda: sorted(MESSAGE_TYPES))
+
+    @property
+    def topic(self) -> str:
+        """Topic below the device's own level."""
+        return "info"
+
+
+class StreamStateMessage(WireMessage, frozen=True, kw_only=True):
+    """Whether one stream delivers frames, and why not."""
+
+    schema: Literal["edge.stream-state/1"] = "edge.stream-state/1"
+    stream: TopicLevel
+    state: Literal["connecting", "up", "down", "ended", "degraded"]
+    since: Instant | None
+    reason: str | None = None
+
+    @property
+    def topic(self) -> str:
+        """Topic below the device's own level."""
+        return f"streams/{self.stream}/state"
+
+
+MESSAGE_TYPES: dict[str, type[WireMessage]] = {
+    "edge.detections/1": DetectionsMessage,
+    "edge.gap/1": GapMessage,
+    "edge.info/1": InfoMessage,
+    "edge.state/1": StateMessage,
+    "edge.stream-state/1": StreamStateMessage,
+}

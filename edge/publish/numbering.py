@@ -1,0 +1,88 @@
+"""The numbers that make a message unique: the epoch of this start, and a sequence without holes per stream."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from edge.types import StreamId
+
+__all__ = ["EPOCH_FILE", "Numbering", "raise_epoch"]
+
+EPOCH_FILE = "epoch.json"
+_FORMAT = "edge.epoch/1"
+
+_log = logging.getLogger(__name__)
+
+
+def raise_epoch(state_dir: Path | None, *, now_s: Callable[[], float] = time.time) -> int:
+    """Return an epoch that no earlier start of this device has used, and keep it before it is used.
+
+    The next epoch is the kept one plus one. Where nothing usable is kept (first start, damaged or lost file, a disk
+    that cannot be written, no directory) it is at least the seconds since 1970: a number that counting cannot have
+    reached, so that numbers of an earlier life are never given out again. An epoch therefore grows, but not by ones.
+    """
+    clock = max(1, int(now_s()))
+    if state_dir is None:
+        return clock
+    path = state_dir / EPOCH_FILE
+    kept = _read_epoch(path)
+    epoch = clock if kept is None else kept + 1
+    try:
+        _write_durably(path, json.dumps({"format": _FORMAT, "epoch": epoch}).encode())
+    except OSError as error:
+        epoch = max(epoch, clock)
+        _log.warning("epoch not kept path=%s error=%s: taken from the clock, epoch=%d", path, error.strerror, epoch)
+    return epoch
+
+
+def _read_epoch(path: Path) -> int | None:
+    """Return the kept epoch, or None when there is none that can be used."""
+    try:
+        kept = json.loads(path.read_bytes())
+        epoch = kept["epoch"]
+        if kept["format"] != _FORMAT or type(epoch) is not int or epoch < 1:
+            raise ValueError(f"expected format {_FORMAT} with a positive epoch")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        _log.warning("epoch file unusable path=%s error=%s: taken from the clock", path, error)
+        return None
+    return epoch
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    """Replace the file so that a power cut leaves the old or the new content, and the new one once this returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+class Numbering:
+    """Gives each stream its numbers, from 1 by 1. Ask only for a message that is then published: no number is lost."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self._last: dict[StreamId, int] = {}
+
+    def next(self, stream: StreamId) -> int:
+        """Return the next number of `stream`."""
+        seq = self._last.get(stream, 0) + 1
+        self._last[stream] = seq
+        return seq

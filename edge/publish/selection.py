@@ -1,0 +1,71 @@
+"""Which frames become messages.
+
+| mode | a frame is published when |
+|---|---|
+| `all` | always |
+| `nonempty` | it has detections |
+| `change` | it differs noticeably from the last published frame of its stream |
+
+In every mode a frame is also published when the last one is `heartbeat_s` old, so that silence means a fault. Two
+frames differ noticeably when a class has another number of detections, or when a box has no counterpart of its class
+in the other frame with an IoU of at least 0.8. The comparison is with the last *published* frame: slow drift adds up.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.types import Detections, StreamId
+
+__all__ = ["SAME_BOX_IOU", "Selection", "is_noticeably_different"]
+
+SAME_BOX_IOU = 0.8
+
+
+class Selection:
+    """Decides frame by frame; one instance for all streams. The clock is the caller's, monotonic nanoseconds."""
+
+    def __init__(self, mode: Literal["all", "nonempty", "change"], *, heartbeat_s: float) -> None:
+        self._mode = mode
+        self._heartbeat_ns = round(heartbeat_s * 1e9)
+        self._last: dict[StreamId, tuple[int, Detections]] = {}
+
+    def wants(self, stream: StreamId, found: Detections, *, now_ns: int) -> bool:
+        """Return whether this frame is to be published; if so, it is the one that later frames are compared with."""
+        last = self._last.get(stream)
+        is_wanted = (
+            self._mode == "all"
+            or last is None
+            or now_ns - last[0] >= self._heartbeat_ns
+            or (self._mode == "nonempty" and len(found) > 0)
+            or (self._mode == "change" and is_noticeably_different(found, last[1]))
+        )
+        if is_wanted:
+            self._last[stream] = (now_ns, found)
+        return is_wanted
+
+
+def is_noticeably_different(now: Detections, then: Detections) -> bool:
+    """Return whether a class has another count, or a box of either frame has no close counterpart in the other."""
+    if len(now) != len(then) or not np.array_equal(np.sort(now.class_id), np.sort(then.class_id)):
+        return True
+    if not len(now):
+        return False
+    overlap = np.where(now.class_id[:, None] == then.class_id[None, :], _iou(now.xyxy, then.xyxy), 0.0)
+    return bool(overlap.max(axis=1).min() < SAME_BOX_IOU or overlap.max(axis=0).min() < SAME_BOX_IOU)
+
+
+def _iou(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return float32 (N, M) of xyxy (N, 4) and (M, 4); two equal boxes without area give 1."""
+    top_left = np.maximum(first[:, None, :2], second[None, :, :2])
+    bottom_right = np.minimum(first[:, None, 2:], second[None, :, 2:])
+    shared = np.clip(bottom_right - top_left, 0, None).prod(axis=2)
+    area_first = (first[:, 2:] - first[:, :2]).prod(axis=1)[:, None]
+    area_second = (second[:, 2:] - second[:, :2]).prod(axis=1)[None, :]
+    union = area_first + area_second - shared
+    is_equal = (first[:, None, :] == second[None, :, :]).all(axis=2)
+    iou: NDArray[np.float32] = np.where(is_equal, 1.0, shared / np.maximum(union, 1e-9)).astype(np.float32)
+    return iou

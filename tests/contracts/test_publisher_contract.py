@@ -1,0 +1,126 @@
+"""What holds for every `Publisher`: it never blocks, keeps order, accounts for each message, and ends in peace."""
+
+import json
+import threading
+import time
+
+import pytest
+
+from edge.config.schema import MqttConfig
+from edge.publish.fanout import FanoutPublisher
+from edge.publish.jsonl import JsonlPublisher
+from edge.publish.messages import StreamStateMessage
+from edge.publish.mqtt import MqttPublisher
+from tests.support.collector import Collector
+from tests.support.mosquitto import Mosquitto
+from tests.support.wait import wait_until
+from tests.support.wire_messages import birth, detections
+
+
+class JsonlCase:
+    copies = 1
+
+    def __init__(self, directory):
+        self.path = directory / "out.jsonl"
+        self.publisher = JsonlPublisher(str(self.path), device="gate-01")
+
+    def seqs(self):
+        found = [json.loads(line) for line in self.path.read_text().splitlines()]
+        return [line["seq"] for line in found if line["schema"] == "edge.detections/1"]
+
+    def end(self):
+        self.publisher.close()
+
+
+class MqttCase:
+    copies = 1
+
+    def __init__(self, directory):
+        self.broker = Mosquitto(directory / "broker").start()
+        self.collector = Collector(self.broker.port)
+        self.publisher = MqttPublisher(MqttConfig(host="127.0.0.1", port=self.broker.port, tls=False), info=birth())
+
+    def seqs(self):
+        return self.collector.numbers()["east"]
+
+    def end(self):
+        self.publisher.close()
+        self.collector.close()
+        self.broker.kill()
+
+
+class FanoutCase(MqttCase):
+    copies = 2
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.jsonl = JsonlCase(directory)
+        self.publisher = FanoutPublisher([self.publisher, self.jsonl.publisher])
+
+
+@pytest.fixture(params=[JsonlCase, MqttCase, FanoutCase])
+def case(request, tmp_path):
+    made = request.param(tmp_path)
+    yield made
+    made.end()
+
+
+def test_everything_accepted_is_delivered_in_order(case):
+    for seq in range(1, 201):
+        case.publisher.publish(detections(seq))
+
+    assert case.publisher.flush(10)
+    wait_until(lambda: len(case.seqs()) == 200, what="200 messages arrived")
+    assert case.seqs() == list(range(1, 201))
+
+
+def test_counts_balance_at_any_time(case):
+    for seq in range(1, 201):
+        case.publisher.publish(detections(seq))
+        counts = case.publisher.counts()
+        # The parts are read one after the other where there are several; each part is exact in itself.
+        assert counts["accepted"] == counts["delivered"] + counts["waiting"] + counts["dropped"]
+    case.publisher.flush(10)
+    counts = case.publisher.counts()
+    assert counts["waiting"] == counts["dropped"] == 0
+    assert counts["delivered"] >= 200 * case.copies
+
+
+def test_publish_returns_at_once(case):
+    began = time.monotonic()
+    for seq in range(1, 1001):
+        case.publisher.publish(detections(seq, count=20))
+
+    assert time.monotonic() - began < 5
+
+
+def test_state_is_a_message_like_others(case):
+    case.publisher.publish(StreamStateMessage(device="gate-01", stream="east", state="up", since=None))
+
+    assert case.publisher.flush(10)
+
+
+def test_flush_of_nothing_is_at_once(case):
+    case.publisher.flush(10)
+
+    assert case.publisher.flush(0)
+
+
+def test_close_delivers_ends_all_threads_and_may_come_twice(case):
+    for seq in range(1, 51):
+        case.publisher.publish(detections(seq))
+    case.publisher.close()
+    case.publisher.close()
+
+    wait_until(lambda: len(case.seqs()) == 50, what="50 messages arrived")
+    assert not [thread for thread in threading.enumerate() if thread.name in ("mqtt-publisher", "jsonl-publisher")]
+    counts = case.publisher.counts()
+    assert counts["accepted"] == counts["delivered"] + counts["superseded"]
+
+
+def test_a_message_after_close_is_not_accepted(case):
+    case.publisher.close()
+    before = case.publisher.counts()["accepted"]
+    case.publisher.publish(detections(1))
+
+    assert case.publisher.counts()["accepted"] == before

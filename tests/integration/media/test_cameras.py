@@ -1,0 +1,312 @@
+"""Network cameras that work, fail, freeze and come back: a real RTSP server in its own process."""
+
+from __future__ import annotations
+
+import http.server
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edge.config.schema import StreamConfig
+from edge.media.camera import Phase, StreamStatus
+from edge.media.select import make_source
+from edge.types import ClockSource, ImageSize, StreamState
+from tests.support.clips import CANVAS, number_of, write_clip
+from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer, wait_until
+
+pytestmark = pytest.mark.integration
+LENGTH = 240  # of the clips that the server repeats: longer than a test looks, because its own seam is not even
+BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
+
+
+@pytest.fixture(autouse=True)
+def _gstreamer():
+    require_gstreamer("rtspsrc", "rtph264depay", "avdec_h264", "avdec_h265", "jpegdec", "jpegenc", server=True)
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("clips")
+    return {
+        "h264": str(write_clip(folder / "a.h264", count=LENGTH)),
+        "h265": str(write_clip(folder / "a.hevc", codec="libx265", count=LENGTH)),
+        "jpeg": "",
+    }
+
+
+@pytest.fixture
+def server(clips) -> Iterator[RtspServer]:
+    with RtspServer({f"/{codec}": RtspMount(clip, codec) for codec, clip in clips.items()}) as made:
+        yield made
+
+
+class Viewer:
+    """Reads one stream in a thread of its own, as the runtime does."""
+
+    def __init__(self, uri: str, *, credential: tuple[str, str] | None = None, **more) -> None:
+        self.statuses: list[StreamStatus] = []
+        config = StreamConfig(id="east", uri=uri, **{"latency_ms": 50, **more})
+        self.source = make_source(
+            config,
+            preprocess=CANVAS,
+            base_dir=Path("/"),
+            credential=credential,
+            on_status=self.statuses.append,
+        )
+        self.headers: list = []
+        self.arrivals: list[float] = []
+        self.codes: list[int] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._begun = time.monotonic()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            frame = self.source.read(0.2)
+            if frame is not None:
+                self.arrivals.append(time.monotonic())
+                self.headers.append(frame.header)
+                self.codes.append(number_of(frame.image))
+
+    def __enter__(self) -> Viewer:
+        self.source.open()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.source.close()
+
+    @property
+    def states(self) -> list[StreamState]:
+        return [status.state for status in self.statuses]
+
+    @property
+    def reason(self) -> str:
+        return self.statuses[-1].reason if self.statuses else ""
+
+    def await_frames(self, count: int, timeout_s: float = 10.0) -> float:
+        goal = len(self.arrivals) + count
+        return wait_until(lambda: len(self.arrivals) >= goal, timeout_s=timeout_s, what=f"{count} frames")
+
+    def await_state(self, state: StreamState, timeout_s: float = 10.0) -> float:
+        return wait_until(lambda: self.states[-1:] == [state], timeout_s=timeout_s, what=f"state {state}")
+
+    def rate(self, since: float) -> float:
+        """Frames per second by arrival since a moment, between the first and the last of them."""
+        times = [at for at in self.arrivals if at >= since]
+        return (len(times) - 1) / (times[-1] - times[0])
+
+
+def assert_balances(viewer: Viewer) -> None:
+    counts = viewer.source.counts()
+    assert counts.decoded == len(viewer.headers) + sum(counts.dropped.values()), counts
+
+
+@pytest.mark.parametrize("codec", ["h264", "h265", "jpeg"])
+def test_camera_delivers_in_its_codec(server, codec):
+    with Viewer(server.url(f"/{codec}")) as viewer:
+        viewer.await_frames(40)
+
+    header = viewer.headers[-1]
+    assert header.clock is ClockSource.ARRIVAL
+    assert header.source_size == ImageSize(width=320, height=176 if codec == "jpeg" else 180)
+    assert 0 <= header.decode_ns < 1e9
+    numbers = [header.frame for header in viewer.headers]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] <= viewer.source.counts().decoded
+    if codec != "jpeg":
+        last = viewer.codes[-20:]
+        assert last == [(last[0] + i) % LENGTH for i in range(20)]
+    assert_balances(viewer)
+    assert viewer.states == [StreamState.CONNECTING, StreamState.UP, StreamState.ENDED]
+
+
+def test_pyav_reads_the_same_camera(server):
+    with Viewer(server.url("/h264"), decoder="pyav") as viewer:
+        viewer.await_frames(60)  # at first FFmpeg hands out what it has gathered while it looked at the stream
+
+    last = viewer.codes[-10:]
+    assert last == [(last[0] + i) % LENGTH for i in range(10)]
+    assert_balances(viewer)
+
+
+@pytest.mark.parametrize("max_fps", [10, 7.5])
+def test_limited_camera_keeps_its_limit(server, max_fps):
+    with Viewer(server.url("/h264"), max_fps=max_fps) as viewer:
+        viewer.await_frames(5)
+        begun = time.monotonic()
+        viewer.await_frames(15)
+        assert viewer.rate(begun) == pytest.approx(max_fps, rel=0.1)
+
+    assert_balances(viewer)
+
+
+def test_killed_server_is_found_again_and_the_other_camera_does_not_notice(clips):
+    mounts = {"/h264": RtspMount(clips["h264"], "h264")}
+    with (
+        RtspServer(mounts) as east,
+        RtspServer(mounts) as west,
+        Viewer(east.url("/h264")) as failing,
+        Viewer(west.url("/h264")) as steady,
+    ):
+        failing.await_frames(30)
+        steady.await_frames(10)
+        begun = time.monotonic()
+        for _ in range(2):
+            east.kill()
+            failing.await_state(StreamState.DOWN)
+            wait_until(lambda: failing.source.phase is Phase.BACKOFF, timeout_s=5, what="a backoff")
+            east.start()
+            failing.await_state(StreamState.UP)
+            failing.await_frames(10)
+        assert steady.rate(begun) == pytest.approx(30.0, abs=0.6)
+        gaps = [b - a for a, b in zip(steady.arrivals, steady.arrivals[1:], strict=False) if a >= begun]
+        assert max(gaps) < 0.2
+
+    assert failing.statuses[-2].reconnects >= 2
+    assert steady.states == [StreamState.CONNECTING, StreamState.UP, StreamState.ENDED]
+    for viewer in (failing, steady):
+        numbers = [header.frame for header in viewer.headers]
+        times = [header.pts_ns for header in viewer.headers]
+        assert numbers == sorted(set(numbers))
+        assert times == sorted(set(times))
+        assert_balances(viewer)
+
+
+def test_frozen_server_is_a_stall_after_the_configured_time(server):
+    with Viewer(server.url("/h264"), stall_s=1.0) as viewer:
+        viewer.await_frames(30)
+        server.freeze()
+        assert 0.8 < viewer.await_state(StreamState.DOWN) < 2.0
+        assert viewer.reason == "no frame for 1 s"
+        server.thaw()
+        # A connection that was begun towards the frozen server may still have to run into its own patience.
+        viewer.await_state(StreamState.UP, timeout_s=15)
+        viewer.await_frames(10)
+
+    assert_balances(viewer)
+
+
+def test_refused_connection_is_tried_again_and_close_is_prompt():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with Viewer(f"rtsp://127.0.0.1:{port}/main") as viewer:
+        viewer.await_state(StreamState.DOWN)
+        wait_until(lambda: viewer.source.reconnects >= 1, timeout_s=5, what="another attempt")
+        begun = time.monotonic()
+
+    assert time.monotonic() - begun < 1.0
+    assert viewer.headers == []
+    assert viewer.states == [StreamState.CONNECTING, StreamState.DOWN, StreamState.ENDED]
+
+
+def test_wrong_path_is_asked_for_rarely(server):
+    with Viewer(server.url("/nowhere")) as viewer:
+        viewer.await_state(StreamState.DOWN)
+        assert "Not found" in viewer.reason
+        assert viewer.source.phase is Phase.BACKOFF
+        assert viewer.source.due_in_s > 20
+
+
+@BOTH
+def test_login_by_credential_and_not_without(clips, decoder, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    user, password = "bob", "p@ss: word/1"
+    with RtspServer({"/h264": RtspMount(clips["h264"], "h264", (user, password))}) as server:
+        url = server.url("/h264")
+        with Viewer(url, credential=(user, password), decoder=decoder) as viewer:
+            viewer.await_frames(5)
+        for wrong in (None, (user, "guess"), (user, password[:-1])):
+            with Viewer(url, credential=wrong, decoder=decoder) as viewer:
+                viewer.await_state(StreamState.DOWN)
+                assert "nauthorized" in viewer.reason
+                assert viewer.source.due_in_s > 20
+    shown = caplog.text + "".join(capfd.readouterr()) + str(viewer.statuses)
+    assert password not in shown
+    assert "p%40ss" not in shown
+
+
+def test_nothing_leaks_over_reconnections(clips, monkeypatch):
+    monkeypatch.setattr("edge.media.backoff.HEALTHY_S", 0.0)
+
+    def measured() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    with RtspServer({"/h264": RtspMount(clips["h264"], "h264")}) as server:
+        with Viewer(server.url("/h264")) as viewer:
+            levels = []
+            for _ in range(6):
+                viewer.await_frames(5)
+                levels.append(measured())
+                server.kill()
+                viewer.await_state(StreamState.DOWN)
+                server.start()
+                viewer.await_state(StreamState.UP)
+        final = measured()
+
+    descriptors, threads = zip(*levels, strict=True)
+    assert descriptors[-1] <= descriptors[0] + 2, descriptors
+    assert threads[-1] <= threads[0] + 2, threads
+    assert final[1] <= threads[0]
+
+
+class _MjpegCamera(http.server.BaseHTTPRequestHandler):
+    """Sends a picture thirty times a second, in parts, as web cameras do."""
+
+    picture = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "multipart/x-mixed-replace; boundary=frame")
+        self.end_headers()
+        pace = threading.Event()
+        try:
+            while not pace.wait(1 / 30):
+                head = f"--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {len(self.picture)}\r\n\r\n"
+                self.wfile.write(head.encode() + self.picture + b"\r\n")
+        except OSError:
+            pass
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+
+def test_web_camera_with_mjpeg(tmp_path):
+    require_gstreamer("souphttpsrc", "multipartdemux")
+    import cv2
+
+    from tests.support.clips import numbered
+
+    _MjpegCamera.picture = cv2.imencode(".jpg", numbered(77, width=320, height=180)[..., ::-1])[1].tobytes()
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _MjpegCamera)
+    web.daemon_threads = True
+    thread = threading.Thread(target=web.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        for decoder in ("software", "pyav"):
+            with Viewer(f"http://127.0.0.1:{web.server_port}/video", decoder=decoder) as viewer:
+                viewer.await_frames(20, timeout_s=20)
+            assert set(viewer.codes) == {77}
+            assert viewer.headers[-1].source_size == ImageSize(width=320, height=180)
+            times = [header.pts_ns for header in viewer.headers]
+            assert times == sorted(set(times))
+    finally:
+        web.shutdown()
+        web.server_close()
+        thread.join()
+
+
+def test_test_pattern_is_a_camera_too():
+    with Viewer("test://?pattern=ball&width=853&height=480&fps=30") as viewer:
+        viewer.await_frames(30)
+
+    assert viewer.headers[-1].source_size == ImageSize(width=853, height=480)
+    assert_balances(viewer)

@@ -1,0 +1,341 @@
+"""Real files through the real decoders."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edge.config.schema import StreamConfig
+from edge.errors import EndOfStream, SourceError
+from edge.media.select import make_source
+from edge.protocols import FrameSource
+from edge.types import ImageSize, Preprocess
+from edge.vision import letterbox
+from tests.support.clips import CANVAS, number_of, write_clip
+from tests.support.rtsp import require_gstreamer
+
+pytestmark = pytest.mark.integration
+both = pytest.mark.parametrize("decoder", ["software", "pyav"])
+
+
+@pytest.fixture(autouse=True)
+def _gstreamer():
+    require_gstreamer("parsebin", "avdec_h264", "capssetter", "jpegdec")
+
+
+def source_of(path: Path | str, folder: Path = Path("/"), preprocess: Preprocess = CANVAS, **more) -> FrameSource:
+    config = StreamConfig(id="lobby", uri=str(path), **more)
+    return make_source(config, preprocess=preprocess, base_dir=folder)
+
+
+def frames_of(source: FrameSource, limit: int = 10_000):
+    """Yield frames up to the end, or up to `limit`; then close, and check that the counts balance."""
+    source.open()
+    taken = 0
+    try:
+        while taken < limit:
+            frame = source.read(5.0)
+            assert frame is not None, "no frame in time"
+            taken += 1
+            yield frame
+    except EndOfStream:
+        pass
+    finally:
+        source.close()
+    counts = source.counts()
+    assert counts.decoded == taken + sum(counts.dropped.values()), counts
+
+
+@both
+@pytest.mark.parametrize(
+    ("name", "codec"),
+    [
+        ("a.mp4", "libx264"),
+        ("a.mkv", "libx265"),
+        ("a.h264", "libx264"),
+        ("a.avi", "mjpeg"),
+        ("a.mov", "mjpeg"),
+        ("a.avi", "mpeg4"),
+        ("a.webm", "libvpx"),
+        ("a.ts", "libx264"),
+    ],
+)
+def test_every_frame_is_delivered_exactly_once(tmp_path, decoder, name, codec):
+    path = write_clip(tmp_path / name, codec=codec, count=40)
+
+    seen = [(frame.header.frame, number_of(frame.image)) for frame in frames_of(source_of(path, decoder=decoder))]
+
+    assert seen == [(i + 1, i) for i in range(40)]
+
+
+@both
+def test_reordered_frames_come_in_the_order_of_their_times(tmp_path, decoder):
+    path = write_clip(tmp_path / "a.mp4", count=40, b_frames=3)
+
+    assert [number_of(frame.image) for frame in frames_of(source_of(path, decoder=decoder))] == list(range(40))
+
+
+def test_slow_reader_of_a_file_loses_nothing(tmp_path):
+    path = write_clip(tmp_path / "a.mp4", count=20)
+    seen = []
+    for frame in frames_of(source_of(path)):
+        threading.Event().wait(0.02)  # the reader is busy for longer than a frame takes to decode
+        seen.append(number_of(frame.image))
+
+    assert seen == list(range(20))
+
+
+@both
+@pytest.mark.parametrize(("width", "height"), [(854, 480), (638, 360), (360, 640), (1280, 720), (64, 48)])
+def test_sizes_and_their_strides(tmp_path, decoder, width, height):
+    path = write_clip(tmp_path / "a.mp4", count=8, width=width, height=height)
+    size = ImageSize(width=width, height=height)
+
+    for i, frame in enumerate(frames_of(source_of(path, decoder=decoder))):
+        assert frame.header.source_size == size
+        assert frame.letterbox == letterbox.fit(size, CANVAS)
+        assert frame.image.shape[:2] == (frame.letterbox.fitted.height, frame.letterbox.fitted.width)
+        assert number_of(frame.image) == i
+
+
+def test_odd_width_from_a_codec_that_has_it(tmp_path):
+    path = write_clip(tmp_path / "a.avi", codec="mjpeg", count=8, width=853, height=480)
+
+    for i, frame in enumerate(frames_of(source_of(path))):
+        assert frame.header.source_size == ImageSize(width=853, height=480)
+        assert number_of(frame.image) == i
+
+
+def test_fitted_width_that_needs_padded_rows(tmp_path):
+    path = write_clip(tmp_path / "a.mp4", count=4, width=360, height=640)
+    odd = Preprocess(size=ImageSize(width=319, height=319))
+
+    frames = list(frames_of(source_of(path, preprocess=odd)))
+
+    assert frames[0].image.shape == (319, 179, 3)
+    assert frames[0].image.strides[0] > 179 * 3
+    # The views hold their buffers, so even frames that were read long ago show what they showed.
+    assert [number_of(frame.image) for frame in frames] == [0, 1, 2, 3]
+
+
+@both
+def test_names_with_blanks_quotes_hashes_and_umlauts(tmp_path, decoder):
+    folder = tmp_path / 'it\'s "here" #1 ü ! fakesink'
+    folder.mkdir()
+    write_clip(folder / "clip one.mp4", count=3)
+
+    for uri in ("clip one.mp4", f"file://{folder}/clip one.mp4", (folder / "clip one.mp4").as_uri()):
+        assert len(list(frames_of(source_of(uri, folder, decoder=decoder)))) == 3
+
+
+@both
+@pytest.mark.parametrize("name", ["sizes", "same-fit"])
+def test_resolution_that_changes_in_mid_stream(tmp_path, decoder, name):
+    """The second part fits into another size, or, harder, into the very same one."""
+    second = {"sizes": (180, 320), "same-fit": (640, 360)}[name]
+    parts = [(320, 180, 0), (*second, 20), (320, 180, 40)]
+    clips = [
+        write_clip(tmp_path / f"{i}.h264", count=20, width=width, height=height, first=first)
+        for i, (width, height, first) in enumerate(parts)
+    ]
+    both_parts = tmp_path / "a.h264"
+    both_parts.write_bytes(b"".join(clip.read_bytes() for clip in clips))
+
+    seen = [
+        (number_of(frame.image), frame.header.source_size, frame.letterbox)
+        for frame in frames_of(source_of(both_parts, decoder=decoder))
+    ]
+
+    expected = []
+    for width, height, first in parts:
+        size = ImageSize(width=width, height=height)
+        expected += [(first + i, size, letterbox.fit(size, CANVAS)) for i in range(20)]
+    assert seen == expected
+
+
+@both
+@pytest.mark.parametrize(("name", "codec"), [("a.mp4", "libx264"), ("a.h264", "libx264"), ("a.avi", "mpeg4")])
+def test_loop_has_every_frame_of_every_pass(tmp_path, decoder, name, codec):
+    path = write_clip(tmp_path / name, codec=codec, count=30)
+
+    source = source_of(path, decoder=decoder, loop=True)
+    frames = [
+        (frame.header.frame, number_of(frame.image), frame.header.pts_ns) for frame in frames_of(source, limit=95)
+    ]
+
+    # What the first seek flushes was never to be read: it does not count. Six frames may wait inside.
+    assert source.counts().decoded <= 95 + 6
+
+    assert [number for number, _, _ in frames] == list(range(1, 96))
+    assert [number for _, number, _ in frames] == [i % 30 for i in range(95)]
+    gaps = np.diff([pts_ns for _, _, pts_ns in frames])
+    assert gaps.min() > 0
+    assert gaps.max() < 1.3 * np.median(gaps)
+
+
+@both
+def test_realtime_loop_keeps_its_pace_over_the_seam(tmp_path, decoder):
+    path = write_clip(tmp_path / "a.mp4", count=30)
+    arrivals, numbers, codes = [], [], []
+    for frame in frames_of(source_of(path, decoder=decoder, loop=True, realtime=True), limit=95):
+        arrivals.append(time.monotonic())
+        numbers.append(frame.header.frame)
+        codes.append(number_of(frame.image))
+
+    # On a busy machine a reader may be late for a frame, once or twice; what is left must be in order all the same.
+    steps = np.diff(codes) % 30
+    assert len(codes) == 95
+    assert steps.min() >= 1
+    assert (steps > 1).sum() <= 2
+    assert numbers == sorted(set(numbers))
+    seams = sorted(arrivals[i] - arrivals[i - 1] for i in range(1, 95) if codes[i] < codes[i - 1])
+    assert seams[len(seams) // 2] < 1.5 / 30, seams
+    assert arrivals[-1] - arrivals[0] == pytest.approx((94 + (steps - 1).sum()) / 30, abs=0.05)
+
+
+@both
+def test_one_frame_clip_is_read_and_looped(tmp_path, decoder):
+    path = write_clip(tmp_path / "a.mp4", count=1)
+
+    assert len(list(frames_of(source_of(path, decoder=decoder)))) == 1
+    assert len(list(frames_of(source_of(path, decoder=decoder, loop=True), limit=10))) == 10
+
+
+@both
+def test_max_fps_of_a_file_is_counted(tmp_path, decoder):
+    path = write_clip(tmp_path / "a.mp4", count=60)
+
+    seen = [number_of(frame.image) for frame in frames_of(source_of(path, decoder=decoder, max_fps=7.5))]
+
+    assert seen == list(range(0, 60, 4))
+
+
+@both
+@pytest.mark.parametrize(
+    "content",
+    [None, b"", b"this is a text file\n" * 100, bytes(range(256)) * 40],
+    ids=["gone", "empty", "text", "noise"],
+)
+def test_file_that_is_no_video_is_a_permanent_error(tmp_path, decoder, content):
+    path = tmp_path / "a.mp4"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SourceError) as caught:
+        list(frames_of(source_of(path, decoder=decoder)))
+
+    assert not isinstance(caught.value, EndOfStream)
+    assert caught.value.is_permanent
+    assert str(path) in str(caught.value)
+
+
+@both
+@pytest.mark.parametrize("is_looped", [False, True])
+def test_mp4_without_its_index_is_a_permanent_error(tmp_path, decoder, is_looped):
+    path = write_clip(tmp_path / "a.mp4", count=30)
+    data = path.read_bytes()
+    path.write_bytes(data[: data.index(b"moov") - 4])
+    with pytest.raises(SourceError) as caught:
+        list(frames_of(source_of(path, decoder=decoder, loop=is_looped), limit=100))
+
+    assert not isinstance(caught.value, EndOfStream)
+    assert caught.value.is_permanent
+
+
+@both
+def test_damage_in_the_middle_does_not_end_the_file(tmp_path, decoder):
+    path = write_clip(tmp_path / "a.mp4", count=90, gop=10, width=640, height=360)
+    data = bytearray(path.read_bytes())
+    begin = data.index(b"mdat") + len(data) // 3
+    noise = np.random.default_rng(1).integers(0, 256, 4000, np.uint8).tobytes()
+    data[begin : begin + len(noise)] = noise
+    path.write_bytes(data)
+    source = source_of(path, decoder=decoder)
+    seen = [number_of(frame.image) for frame in frames_of(source)]
+
+    assert seen[:10] == list(range(10))
+    assert seen[-10:] == list(range(80, 90))
+    assert source.counts().errors > 0
+
+
+@both
+@pytest.mark.parametrize("is_looped", [False, True])
+def test_clip_without_a_single_good_frame_does_not_spin(tmp_path, decoder, is_looped):
+    path = write_clip(tmp_path / "a.mp4", count=30)
+    data = bytearray(path.read_bytes())
+    begin, end = data.index(b"mdat") + 4, data.index(b"moov") - 4
+    data[begin:end] = b"\xff" * (end - begin)
+    path.write_bytes(data)
+    with pytest.raises(SourceError, match=re.escape(str(path))) as caught:
+        list(frames_of(source_of(path, decoder=decoder, loop=is_looped), limit=5))
+
+    assert not isinstance(caught.value, EndOfStream)
+
+
+def test_memory_of_frames_is_given_back(tmp_path):
+    path = write_clip(tmp_path / "a.mp4", count=30)
+    large = Preprocess(size=ImageSize(width=960, height=960))  # 1.5 MB for each frame
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+    resident = []
+    for frame in frames_of(source_of(path, loop=True, preprocess=large), limit=300):
+        assert frame.image.size > 1_500_000
+        resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * page_bytes)
+
+    assert resident[-1] - resident[20] < 60e6
+
+
+@both
+def test_file_that_was_cut_off_gives_what_is_there(tmp_path, decoder):
+    path = write_clip(tmp_path / "a.mkv", count=60, width=640, height=360)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    seen = []
+    with contextlib.suppress(SourceError):  # whether a cut is an error or just the end is up to the demuxer
+        for frame in frames_of(source_of(path, decoder=decoder)):
+            seen.append(number_of(frame.image))
+
+    assert len(seen) > 10
+    assert seen[:-1] == list(range(len(seen) - 1))
+
+
+def test_video_with_sound_is_read(tmp_path):
+    av = pytest.importorskip("av")
+    path = tmp_path / "a.mp4"
+    video = write_clip(tmp_path / "v.mp4", count=30)
+    with av.open(str(video)) as given, av.open(str(path), "w") as made:
+        tone = made.add_stream("aac", rate=48000)
+        copy = made.add_stream_from_template(given.streams.video[0])
+        for packet in given.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = copy
+                made.mux(packet)
+        for i in range(48):
+            silence = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
+            silence.sample_rate, silence.pts = 48000, i * 1024
+            for packet in tone.encode(silence):
+                made.mux(packet)
+
+    for loop, limit in ((False, 10_000), (True, 75)):
+        seen = [number_of(frame.image) for frame in frames_of(source_of(path, loop=loop), limit=limit)]
+        assert seen == [i % 30 for i in range(75 if loop else 30)]
+
+
+def test_sound_without_video_is_a_clear_error(tmp_path):
+    av = pytest.importorskip("av")
+    path = tmp_path / "a.mp4"
+    with av.open(str(path), "w") as made:
+        tone = made.add_stream("aac", rate=48000)
+        for i in range(48):
+            silence = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
+            silence.sample_rate, silence.pts = 48000, i * 1024
+            for packet in tone.encode(silence):
+                made.mux(packet)
+    for decoder in ("software", "pyav"):
+        with pytest.raises(SourceError, match="there is no video in it") as caught:
+            list(frames_of(source_of(path, decoder=decoder)))
+        assert caught.value.is_permanent

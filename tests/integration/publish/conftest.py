@@ -1,0 +1,75 @@
+import pytest
+
+from edge.config.schema import MqttConfig
+from edge.publish.mqtt import MqttPublisher
+from edge.publish.trouble import Backoff
+from tests.support.collector import Collector
+from tests.support.mosquitto import Mosquitto
+from tests.support.wire_messages import birth
+
+
+def quick_backoff(refused_s=300.0):
+    return Backoff(min_s=0.02, max_s=0.1, refused_s=refused_s)
+
+
+@pytest.fixture
+def make_publisher():
+    """Make publishers that try again quickly and are closed at the end."""
+    made = []
+
+    def make(port, *, streams=("east",), credential=None, base_dir=None, **options):
+        keys = {"host": "127.0.0.1", "tls": False}
+        for name in ("host", "tls", "credential", "client_id", "keepalive_s", "protocol"):
+            if name in options:
+                keys[name] = options.pop(name)
+        options = {"backoff": quick_backoff(), "close_timeout_s": 2.0} | options
+        publisher = MqttPublisher(
+            MqttConfig(port=port, site="north", **keys),
+            info=birth(*streams),
+            credential=credential,
+            base_dir=base_dir,
+            **options,
+        )
+        made.append(publisher)
+        return publisher
+
+    yield make
+    for publisher in made:
+        publisher.close()
+
+
+@pytest.fixture
+def make_broker(tmp_path):
+    """Make mosquittos that are gone at the end."""
+    made = []
+
+    def make(**options):
+        made.append(Mosquitto(tmp_path / f"broker{len(made)}", **options))
+        return made[-1]
+
+    yield make
+    for broker in made:
+        broker.kill()
+
+
+@pytest.fixture
+def broker(make_broker):
+    return make_broker().start()
+
+
+@pytest.fixture
+def make_collector():
+    made = []
+
+    def make(port):
+        made.append(Collector(port))
+        return made[-1]
+
+    yield make
+    for collector in made:
+        collector.close()
+
+
+@pytest.fixture
+def collector(broker, make_collector):
+    return make_collector(broker.port)

@@ -1,0 +1,150 @@
+"""What the broker tells others of a device: birth, state, properties, and its Will."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from edge.publish.messages import StateMessage, StreamStateMessage
+from tests.support.fake_broker import FakeBroker
+from tests.support.wait import wait_until
+from tests.support.wire_messages import detections
+
+pytestmark = pytest.mark.integration
+
+ROOT = "edge/v1/north/gate-01"
+
+
+def test_birth_and_state_are_retained(broker, make_publisher, make_collector):
+    publisher = make_publisher(broker.port)
+    assert publisher.flush(5)
+    late = make_collector(broker.port)
+    wait_until(lambda: len(late.messages) == 2, what="the retained messages")
+
+    assert {(message.topic, message.retain) for message in late.messages} == {
+        (f"{ROOT}/info", True),
+        (f"{ROOT}/state", True),
+    }
+    (state,) = late.payloads("/state")
+    assert (state["state"], state["session"]) == ("online", 41_000_001)
+    (info,) = late.payloads("/info")
+    assert info["labels"] == ["person", "bicycle", "car"]
+    assert "edge.detections/1" in info["schemas"]
+
+
+def test_a_consumer_can_look_for_gaps_without_parsing(collector, broker, make_publisher):
+    make_publisher(broker.port).publish(detections(7))
+    wait_until(lambda: collector.numbers()["east"], what="the message")
+    (message,) = [message for message in collector.messages if message.topic.endswith("detections")]
+
+    assert message.topic == f"{ROOT}/streams/east/detections"
+    assert dict(message.properties.UserProperty) == {"schema": "edge.detections/1", "epoch": "41", "seq": "7"}
+    assert message.properties.ContentType == "application/json"
+    assert 28 <= message.properties.MessageExpiryInterval <= 30
+    assert message.qos == 1
+    assert not message.retain
+
+
+def test_a_clean_end_says_so(collector, broker, make_publisher):
+    publisher = make_publisher(broker.port, streams=("east", "west"))
+    for stream in ("east", "west"):
+        publisher.publish(StreamStateMessage(device="gate-01", stream=stream, state="up", since=None))
+    assert publisher.flush(5)
+    for seq in range(1, 101):
+        publisher.publish(detections(seq))
+    publisher.close()
+    wait_until(lambda: collector.payloads("gate-01/state")[-1]["state"] == "offline", what="the end")
+
+    assert [state["state"] for state in collector.payloads("gate-01/state")] == ["online", "stopping", "offline"]
+    for stream in ("east", "west"):
+        last = collector.payloads(f"streams/{stream}/state")[-1]
+        assert (last["state"], last["reason"]) == ("down", "stopped")
+    assert collector.numbers()["east"] == list(range(1, 101))
+    assert collector.messages[-1].topic == f"{ROOT}/state", "nothing may follow the goodbye"
+    wait_until(lambda: "Received DISCONNECT from edge-gate-01" in broker.log(), what="a DISCONNECT: no Will then")
+
+
+def test_the_broker_is_asked_to_keep_the_session_or_it_could_not_delay_the_will(make_publisher):
+    with FakeBroker() as fake:
+        publisher = make_publisher(fake.port)
+        assert publisher.flush(5)
+        publisher.close()
+        (connect,) = fake.connects
+
+    flags, properties = connect[7], connect[11 : 11 + connect[10]]
+    assert not flags & 0b10, "clean start would end the session, and with it the delay"
+    assert properties == b"\x11\x00\x00\x00\x0f"
+    assert b"\x18\x00\x00\x00\x05" in connect, "Will delay of 5 s"
+
+
+def test_a_sleeping_publisher_is_woken(broker, make_publisher):
+    publisher = make_publisher(broker.port)
+    assert publisher.flush(5)
+    for seq in (1, 2, 3):
+        wait_until(lambda: publisher._is_asleep, what="nothing to do")
+        publisher.publish(detections(seq))
+        assert publisher.flush(0.5), "it slept on to the end of its second"
+
+
+def test_a_device_may_call_itself_degraded(collector, broker, make_publisher):
+    publisher = make_publisher(broker.port)
+    assert publisher.flush(5)
+    publisher.publish(StateMessage(device="gate-01", state="degraded", since=None, reason="1 of 2 streams down"))
+    assert publisher.flush(5)
+
+    wait_until(lambda: len(collector.payloads("gate-01/state")) == 2, what="both states")
+    last = collector.payloads("gate-01/state")[-1]
+    assert (last["state"], last["session"]) == ("degraded", 41_000_001)
+
+
+PROGRAM = """
+import sys, time
+from edge.config.schema import MqttConfig
+from edge.publish.mqtt import MqttPublisher
+from tests.support.wire_messages import birth, detections
+publisher = MqttPublisher(MqttConfig(host="127.0.0.1", port=int(sys.argv[1]), site="north", tls=False), info=birth())
+publisher.publish(detections(1))
+assert publisher.flush(10)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_killed_device_is_offline_by_its_will(collector, broker):
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(broker.port)], stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout.readline() == "ready\n"
+        os.kill(process.pid, signal.SIGKILL)
+    wait_until(lambda: len(collector.payloads("gate-01/state")) == 2, what="the Will, after its delay of 5 s")
+
+    online, offline = collector.payloads("gate-01/state")
+    assert (online["state"], offline["state"]) == ("online", "offline")
+    assert online["session"] == offline["session"]
+    assert offline["reason"] == "connection lost"
+
+
+def test_close_is_bounded_when_the_broker_is_frozen(broker, make_publisher, caplog):
+    publisher = make_publisher(broker.port, close_timeout_s=0.5)
+    assert publisher.flush(5)
+    broker.freeze()
+    publisher.publish(detections(1))
+    closing = threading.Thread(target=publisher.close)
+    closing.start()
+    closing.join(3)
+
+    assert not closing.is_alive()
+    assert "messages not delivered at the end" in caplog.text
+    counts = publisher.counts()
+    assert counts["numbered_lost"] == 1
+    assert counts["accepted"] == counts["delivered"] + counts["dropped"]
+
+
+def test_close_right_after_the_start_still_delivers(collector, broker, make_publisher):
+    publisher = make_publisher(broker.port)
+    publisher.publish(detections(1))
+    publisher.close()
+
+    wait_until(lambda: collector.numbers()["east"] == [1], what="the message")

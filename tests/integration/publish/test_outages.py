@@ -1,0 +1,195 @@
+"""Brokers that are away, come back, freeze, and connections that break anywhere."""
+
+import random
+import threading
+import tracemalloc
+
+import pytest
+
+from edge.publish.messages import StreamStateMessage
+from tests.support.fake_broker import FakeBroker
+from tests.support.mosquitto import free_port
+from tests.support.proxy import AbortingProxy
+from tests.support.wait import wait_until
+from tests.support.wire_messages import detections
+
+pytestmark = pytest.mark.integration
+
+ROOT = "edge/v1/north/gate-01"
+
+
+def firsts(numbers):
+    return list(dict.fromkeys(numbers))
+
+
+def test_without_a_broker_nothing_fails_and_the_reason_is_told(make_publisher):
+    publisher = make_publisher(free_port())
+    publisher.publish(detections(1))
+
+    wait_until(lambda: "nothing listens" in publisher.status, what="the reason")
+    assert not publisher.is_connected
+    assert not publisher.flush(0.01)
+    assert publisher.counts()["waiting"] == 2
+
+
+def test_a_broker_that_comes_later_gets_everything(make_broker, make_publisher, make_collector):
+    broker = make_broker()
+    publisher = make_publisher(broker.port)
+    for seq in range(1, 101):
+        publisher.publish(detections(seq))
+    wait_until(lambda: "nothing listens" in publisher.status, what="a failed attempt")
+    broker.start()
+    collector = make_collector(broker.port)
+
+    assert publisher.flush(10)
+    for seq in range(101, 201):
+        publisher.publish(detections(seq))
+    wait_until(lambda: 200 in collector.numbers()["east"], what="the last number")
+    assert collector.undeclared("east", 200) - set(range(1, 101)) == set()
+    assert [state["state"] for state in collector.payloads("gate-01/state")][-1] == "online"
+
+
+def test_restarts_of_the_broker_lose_nothing(make_broker, make_publisher, make_collector):
+    broker = make_broker(is_persistent=True).start()
+    collector = make_collector(broker.port)
+    publisher = make_publisher(broker.port, streams=("east", "west"))
+    stop = threading.Event()
+    last = {"east": 0, "west": 0}
+
+    def publish():
+        while not stop.wait(0.001):
+            for stream in last:
+                last[stream] += 1
+                publisher.publish(detections(last[stream], stream=stream))
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    for _ in range(4):
+        before = publisher.counts()["numbered_acknowledged"]
+        wait_until(lambda: publisher.counts()["numbered_acknowledged"] > before + 50, what="some are delivered")  # noqa: B023
+        broker.restart(pause_s=0.05)
+    stop.set()
+    thread.join()
+    assert publisher.flush(10)
+
+    for stream, count in last.items():
+        wait_until(lambda: not collector.undeclared(stream, count), what=f"all of {stream}")  # noqa: B023
+        assert firsts(collector.numbers()[stream]) == sorted(firsts(collector.numbers()[stream]))
+    assert publisher.counts()["connections"] == 5
+    assert publisher.counts()["dropped"] == 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_aborts_anywhere_lose_nothing_and_repeat_little(broker, collector, make_publisher, seed):
+    rng = random.Random(seed)
+    aborts = [1, 2, 3, *(rng.randint(1, 120) for _ in range(7))]
+    rng.shuffle(aborts)
+    with AbortingProxy(broker.port, aborts) as proxy:
+        publisher = make_publisher(proxy.port)
+        for seq in range(1, 501):
+            publisher.publish(detections(seq))
+        assert publisher.flush(20)
+        wait_until(lambda: not collector.undeclared("east", 500), what="all numbers")
+        numbers = collector.numbers()["east"]
+
+        assert firsts(numbers) == list(range(1, 501))
+        assert len(numbers) - 500 <= 9 * len(aborts)
+        assert not collector.declared()["east"]
+        assert publisher.counts()["dropped"] == 0
+
+
+def test_a_short_abort_does_not_make_the_device_look_offline(broker, collector, make_publisher):
+    with AbortingProxy(broker.port) as proxy:
+        publisher = make_publisher(proxy.port)
+        assert publisher.flush(5)
+        proxy.abort()
+        publisher.publish(detections(1))
+        assert publisher.flush(5)
+        wait_until(lambda: collector.numbers()["east"], what="a message after the abort")
+
+    states = collector.payloads("gate-01/state")
+    assert [state["state"] for state in states] == ["online", "online"]
+    assert states[0]["session"] < states[1]["session"]
+
+
+def test_the_latest_state_of_a_stream_is_sent_again_after_a_reconnect(make_broker, make_publisher, make_collector):
+    broker = make_broker().start()  # keeps nothing over a restart, retained messages included
+    publisher = make_publisher(broker.port)
+    for state in ("connecting", "up"):
+        publisher.publish(StreamStateMessage(device="gate-01", stream="east", state=state, since=None))
+    assert publisher.flush(5)
+    broker.restart()
+    wait_until(lambda: publisher.counts()["connections"] == 2, what="the reconnect")
+    assert publisher.flush(5)
+    wait_until(lambda: publisher.counts()["resent"] >= 2, what="info and state sent again")
+    collector = make_collector(broker.port)
+
+    wait_until(lambda: len(collector.messages) == 3, what="all retained messages")
+    assert [state["state"] for state in collector.payloads("streams/east/state")] == ["up"]
+    assert all(message.retain for message in collector.messages)
+
+
+def test_a_frozen_broker_is_noticed(make_broker, make_publisher):
+    broker = make_broker().start()
+    publisher = make_publisher(broker.port, keepalive_s=1, ack_timeout_s=60)
+    assert publisher.flush(5)
+    broker.freeze()
+    publisher.publish(detections(1))
+
+    wait_until(lambda: not publisher.is_connected, what="the keep alive", timeout_s=5)
+    broker.thaw()
+    assert publisher.flush(10)
+
+
+def test_a_broker_that_stops_acknowledging_is_noticed(make_publisher):
+    with FakeBroker() as fake:
+        publisher = make_publisher(fake.port, ack_timeout_s=0.3)
+        assert publisher.flush(5)
+        fake.behaviour.puback_reason = lambda publish: threading.Event().wait(1) or 0
+        publisher.publish(detections(1))
+
+        wait_until(lambda: "nothing acknowledged" in publisher.status, what="the silence", timeout_s=5)
+
+
+def test_a_long_outage_is_bounded_and_declared(make_broker, make_publisher, make_collector):
+    broker = make_broker()
+    publisher = make_publisher(broker.port, max_bytes=1 << 20)
+    tracemalloc.start()
+    for seq in range(1, 10_001):
+        publisher.publish(detections(seq, count=20))
+    grown, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    counts = publisher.counts()
+    assert counts["waiting_bytes"] <= 1 << 20
+    assert grown < 2 << 20
+    assert counts["accepted"] == counts["delivered"] + counts["waiting"] + counts["dropped"]
+
+    broker.start()
+    collector = make_collector(broker.port)
+    publisher.publish(detections(10_001))
+    assert publisher.flush(20)
+    counts = publisher.counts()
+    assert counts["numbered"] == counts["numbered_acknowledged"] + counts["numbered_in_gaps"] == 10_001
+    wait_until(lambda: 10_001 in collector.numbers()["east"], what="the newest number")
+
+
+def test_losses_of_an_outage_are_one_gap_record(make_broker, make_publisher, make_collector):
+    broker = make_broker().start()
+    collector = make_collector(broker.port)
+    with AbortingProxy(broker.port) as proxy:
+        publisher = make_publisher(proxy.port, max_bytes=100_000)
+        assert publisher.flush(5)
+        broker.freeze()
+        for seq in range(1, 21):
+            publisher.publish(detections(seq))
+        wait_until(lambda: publisher.counts()["in_flight"] == 10, what="the window is full")
+        for seq in range(21, 1001):
+            publisher.publish(detections(seq))
+        broker.thaw()
+        assert publisher.flush(10)
+        wait_until(lambda: not collector.undeclared("east", 1000), what="all came or are declared")
+
+    (gap,) = collector.payloads("/gaps")
+    assert gap["reason"] == "spool-bytes"
+    assert gap["exact"]
+    assert gap["count"] == gap["to"] - gap["from"] + 1 == publisher.counts()["numbered_in_gaps"]

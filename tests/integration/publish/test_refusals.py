@@ -1,0 +1,251 @@
+"""Brokers that say no: to the password, the certificate, the version, the message, or to too much at once."""
+
+import logging
+
+import pytest
+
+from edge.config.credentials import Credential
+from edge.config.schema import TlsConfig
+from tests.support.certificates import make_certificates
+from tests.support.fake_broker import Behaviour, FakeBroker
+from tests.support.wait import wait_until
+from tests.support.wire_messages import detections
+
+pytestmark = pytest.mark.integration
+
+SECRET = "canary-7c1f9a"
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    return make_certificates(tmp_path_factory.mktemp("certificates"), host="localhost")
+
+
+@pytest.fixture
+def tls_broker(make_broker, certificates):
+    return make_broker(tls=certificates).start()
+
+
+def expect(publisher, *words):
+    wait_until(lambda: all(word in publisher.status for word in words), what=f"{words}, not {publisher.status}")
+    assert not publisher.is_connected
+
+
+def next_try_s(publisher):
+    """Return the wait that the status tells of; 0 when it tells of none."""
+    _, _, wait = publisher.status.partition("next try in ")
+    return float(wait.split()[0]) if wait else 0.0
+
+
+def test_tls_with_the_right_authority_works(tls_broker, certificates, make_publisher):
+    publisher = make_publisher(tls_broker.port, host="localhost", tls=TlsConfig(ca=str(certificates.ca)))
+    for seq in range(1, 301):
+        publisher.publish(detections(seq, count=20))
+
+    assert publisher.flush(10)
+    assert "TLS" in publisher.status
+
+
+def test_a_wrong_authority_is_refused_by_us(tls_broker, tmp_path, make_publisher):
+    other = make_certificates(tmp_path / "other")
+    publisher = make_publisher(tls_broker.port, host="localhost", tls=TlsConfig(ca=str(other.ca)))
+
+    expect(publisher, "certificate is not accepted", "mqtt.tls.ca")
+
+
+def test_an_authority_unknown_to_the_system_is_refused_by_us(tls_broker, make_publisher):
+    expect(make_publisher(tls_broker.port, host="localhost", tls=True), "certificate is not accepted")
+
+
+def test_a_wrong_host_name_is_refused_by_us(tls_broker, certificates, make_publisher):
+    publisher = make_publisher(tls_broker.port, host="127.0.0.1", tls=TlsConfig(ca=str(certificates.ca)))
+
+    expect(publisher, "certificate is not accepted", "127.0.0.1", "mqtt.host")
+
+
+def test_plain_text_to_a_tls_port_says_so(tls_broker, make_publisher):
+    expect(make_publisher(tls_broker.port), "closed the connection at CONNECT", "remove `tls: false`")
+
+
+def test_tls_to_a_plain_port_says_so(broker, make_publisher):
+    expect(make_publisher(broker.port, tls=True), "TLS handshake failed", "tls: false")
+
+
+def test_an_unknown_host_is_named(make_publisher):
+    expect(make_publisher(1883, host="no-such-broker.invalid"), "no such host name", "no-such-broker.invalid")
+
+
+def test_a_wrong_password_is_told_once_and_not_tried_again(make_broker, make_publisher, caplog):
+    caplog.set_level(logging.DEBUG)
+    broker = make_broker(users={"gate": "right"}).start()
+    wrong = Credential(user="gate", password=SECRET)
+    publisher = make_publisher(broker.port, credential=wrong)
+
+    expect(publisher, "mqtt.credential")
+    publisher.publish(detections(1))
+    assert next_try_s(publisher) > 200
+    assert broker.log().count("New client connected") == 0
+    assert caplog.text.count("mqtt.credential") == 1
+
+
+def test_the_right_password_is_accepted(make_broker, make_publisher):
+    broker = make_broker(users={"gate": "right"}).start()
+    publisher = make_publisher(broker.port, credential=Credential(user="gate", password="right"))
+
+    assert publisher.flush(5)
+
+
+def test_a_missing_user_is_told(make_broker, make_publisher):
+    broker = make_broker(users={"gate": "right"}).start()
+
+    expect(make_publisher(broker.port), "mqtt.credential")
+
+
+def test_no_secret_is_ever_logged(make_broker, make_publisher, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    credential = Credential(user="gate", password=SECRET)
+    refusing = make_broker(users={"gate": "right"}).start()
+    accepting = make_broker().start()
+    for broker in (refusing, accepting):
+        publisher = make_publisher(broker.port, credential=credential)
+        wait_until(lambda: "connected to" in publisher.status, what="an outcome")  # noqa: B023
+        publisher.publish(detections(1))
+        publisher.close()
+        assert SECRET not in repr(publisher) + publisher.status + repr(vars(publisher)) + str(publisher.counts())
+    assert "plain text" in caplog.text
+    assert SECRET not in caplog.text + "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("on_v5", ["refuse", "close"])
+def test_a_broker_without_v5_is_spoken_to_in_v311(make_publisher, on_v5, caplog):
+    caplog.set_level(logging.INFO)
+    with FakeBroker(Behaviour(on_v5=on_v5)) as fake:
+        publisher = make_publisher(fake.port)
+        publisher.publish(detections(1))
+        assert publisher.flush(10)
+        assert "MQTT v3.1.1" in publisher.status
+        assert "MQTT v3.1.1" in caplog.text
+        assert {publish.topic.rpartition("/")[2] for publish in fake.accepted} == {"info", "state", "detections"}
+
+        fake.drop()
+        wait_until(lambda: publisher.counts()["connections"] == 2, what="the reconnect")
+        assert [connect[6] for connect in fake.connects][-2:] == [4, 4], "v3.1.1 was not remembered"
+        publisher.close()
+
+
+@pytest.mark.parametrize("receive_maximum", [1, 2, 10, 1000])
+def test_receive_maximum_is_kept_also_after_a_reconnect(make_publisher, receive_maximum):
+    with FakeBroker(Behaviour(receive_maximum=receive_maximum)) as fake:
+        publisher = make_publisher(fake.port)
+        for seq in range(1, 31):
+            publisher.publish(detections(seq))
+        fake.drop()
+        assert publisher.flush(20)
+        publisher.close()
+
+        assert fake.violations == []
+        assert {p.topic.rpartition("/")[2] for p in fake.accepted} == {"info", "state", "detections"}
+
+
+def test_a_broker_without_retain_and_qos_1_gets_neither(make_publisher):
+    with FakeBroker(Behaviour(can_retain=False, maximum_qos=0)) as fake:
+        publisher = make_publisher(fake.port)
+        publisher.publish(detections(1))
+        assert publisher.flush(10)
+        wait_until(lambda: len(fake.accepted) == 3, what="all messages")
+        publisher.close()
+
+        assert fake.violations == []
+
+
+def test_a_message_that_is_too_large_is_declared_and_blocks_nothing(make_publisher):
+    with FakeBroker(Behaviour(maximum_packet_size=2000)) as fake:
+        publisher = make_publisher(fake.port)
+        for seq in (1, 2, 3):
+            publisher.publish(detections(seq, count=40 if seq == 2 else 1))
+        assert publisher.flush(10)
+        publisher.close()
+
+        assert fake.violations == []
+        topics = [publish.topic.rpartition("/")[2] for publish in fake.accepted]
+        assert topics.count("detections") == 2
+        assert topics.count("gaps") == 1
+        (gap,) = [publish.payload for publish in fake.accepted if publish.topic.endswith("gaps")]
+        assert b'"from":2,"to":2' in gap
+        assert b'"oversize"' in gap
+
+
+def test_a_quota_is_waited_for(make_publisher, caplog):
+    with FakeBroker() as fake:
+        refused = []
+
+        def once(publish):
+            if publish.topic.endswith("detections") and not refused:
+                refused.append(publish)
+                return 0x97
+            return 0
+
+        fake.behaviour.puback_reason = once
+        publisher = make_publisher(fake.port)
+        publisher.publish(detections(1))
+        assert publisher.flush(10)
+
+        assert len(refused) == 1
+        assert [p.topic for p in fake.accepted].count("edge/v1/north/gate-01/streams/east/detections") == 1
+        assert "reason=0x97: retrying" in caplog.text
+        assert publisher.counts()["dropped"] == 0
+        publisher.close()
+
+
+def test_a_topic_that_is_not_allowed_is_declared_and_told_once(make_publisher, caplog):
+    with FakeBroker() as fake:
+        fake.behaviour.puback_reason = lambda publish: 0x87 if publish.topic.endswith("detections") else 0
+        publisher = make_publisher(fake.port)
+        for seq in range(1, 21):
+            publisher.publish(detections(seq))
+        assert publisher.flush(10)
+
+        counts = publisher.counts()
+        assert (counts["numbered_in_gaps"], counts["numbered_acknowledged"]) == (20, 0)
+        assert caplog.text.count("message refused") == 1
+        assert "access list" in caplog.text
+        publisher.close()
+
+
+def test_no_subscriber_is_no_failure(make_publisher):
+    with FakeBroker() as fake:
+        fake.behaviour.puback_reason = lambda publish: 0x10
+        publisher = make_publisher(fake.port)
+        publisher.publish(detections(1))
+
+        assert publisher.flush(5)
+        assert publisher.counts()["numbered_acknowledged"] == 1
+        publisher.close()
+
+
+@pytest.mark.parametrize("reason", [0x88, 0x9C])
+def test_a_busy_broker_is_tried_again_and_told_once(make_publisher, caplog, reason):
+    with FakeBroker(Behaviour(connack_reason=reason)) as fake:
+        publisher = make_publisher(fake.port)
+        wait_until(lambda: len(fake.connects) >= 3, what="several attempts")
+        assert not publisher.is_connected
+        assert caplog.text.count(f"0x{reason:02X}") == 1
+        fake.behaviour.connack_reason = 0
+        assert publisher.flush(5)
+        publisher.close()
+
+
+def test_two_takeovers_in_a_minute_end_the_fight(make_publisher, caplog):
+    with FakeBroker(Behaviour(disconnect_reason=0x8E)) as fake:
+        publisher = make_publisher(fake.port)
+        expect(publisher, "another client uses this client id")
+        wait_until(lambda: next_try_s(publisher) > 200, what="the long wait")
+
+        assert len(fake.connects) == 2
+        publisher.close()
+
+
+def test_two_devices_of_one_name_slow_down(broker, make_publisher):
+    publishers = [make_publisher(broker.port) for _ in range(2)]
+
+    wait_until(lambda: any("another client with the id" in p.status for p in publishers), what="the suspicion")

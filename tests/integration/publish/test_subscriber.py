@@ -1,0 +1,220 @@
+"""The consumer's side over real brokers, and `listen` on top of it."""
+
+import io
+import itertools
+import json
+import re
+import threading
+
+import pytest
+
+from edge.config.schema import MqttConfig
+from edge.demo.broker import EmbeddedBroker
+from edge.deploy.listen import ListenOptions, listen
+from edge.errors import PublishError
+from edge.publish.messages import DetectionsMessage, StreamStateMessage
+from edge.publish.subscribe import Subscriber
+from edge.publish.trouble import Backoff
+from tests.support.fake_broker import Behaviour, FakeBroker
+from tests.support.mosquitto import free_port
+from tests.support.proxy import AbortingProxy
+from tests.support.wait import wait_until
+from tests.support.wire_messages import detections
+
+pytestmark = pytest.mark.integration
+
+
+def config(port, **keys):
+    return MqttConfig(host="127.0.0.1", port=port, site="north", tls=False, **keys)
+
+
+@pytest.fixture
+def subscriber(broker):
+    made = Subscriber(config(broker.port), backoff=Backoff(min_s=0.02, max_s=0.1))
+    made.open()
+    yield made
+    made.close()
+
+
+def receive(subscriber, count, **options):
+    arrivals = (arrival for arrival in subscriber.receive(**options) if arrival is not None)
+    return list(itertools.islice(arrivals, count))
+
+
+def test_messages_arrive_parsed_and_in_order(subscriber, broker, make_publisher):
+    publisher = make_publisher(broker.port)
+    for seq in range(1, 101):
+        publisher.publish(detections(seq))
+    messages = [arrival.message for arrival in receive(subscriber, 102)]
+
+    seqs = [message.seq for message in messages if isinstance(message, DetectionsMessage)]
+    assert seqs == list(range(1, 101))
+    assert {message.schema for message in messages} == {"edge.info/1", "edge.state/1", "edge.detections/1"}
+
+
+def test_foreign_messages_are_handed_on_unparsed(subscriber, broker, collector):
+    collector._client.publish("edge/v1/north/gate-01/other", b"\xff not ours")
+    (arrival,) = receive(subscriber, 1)
+
+    assert (arrival.topic, arrival.message) == ("edge/v1/north/gate-01/other", None)
+
+
+def test_only_the_site_and_device_asked_for_are_heard(broker, collector, make_publisher):
+    subscriber = Subscriber(config(broker.port), device="gate-02")
+    subscriber.open()
+    for device in ("gate-01", "gate-02"):
+        collector._client.publish(f"edge/v1/north/{device}/x", device)
+        collector._client.publish(f"edge/v1/south/{device}/x", device)
+    (arrival,) = receive(subscriber, 1)
+    subscriber.close()
+
+    assert arrival.payload == b"gate-02"
+
+
+def test_a_reconnect_is_told_and_goes_on(make_broker, make_publisher):
+    broker = make_broker(is_persistent=True).start()
+    subscriber = Subscriber(config(broker.port), backoff=Backoff(min_s=0.02, max_s=0.1))
+    subscriber.open()
+    said = []
+    arrivals = subscriber.receive(on_status=said.append)
+    assert next(arrivals) is None
+    broker.stop()
+    while not said:
+        next(arrivals)
+    broker.start()
+    make_publisher(broker.port).publish(detections(1))
+    found = next(a for a in arrivals if a is not None and isinstance(a.message, DetectionsMessage))
+    subscriber.close()
+
+    assert found.message.seq == 1
+    assert "not connected" in said[0]
+    assert "connected to" in said[-1]
+
+
+def test_what_the_broker_held_during_a_short_loss_is_not_missed(broker, collector):
+    with AbortingProxy(broker.port) as proxy:
+        subscriber = Subscriber(config(proxy.port), backoff=Backoff(min_s=0.02, max_s=0.1))
+        subscriber.open()
+        proxy.abort()
+        wait_until(lambda: re.search(r"Client edge-listen-\w+ closed", broker.log()), what="the broker notices")
+        collector._client.publish("edge/v1/north/gate-01/x", b"meanwhile", qos=1)
+        wait_until(lambda: collector.messages, what="the broker has it")
+        (arrival,) = receive(subscriber, 1)
+        subscriber.close()
+
+    assert arrival.payload == b"meanwhile"
+
+
+def test_an_unreachable_broker_is_an_error_at_first():
+    with pytest.raises(PublishError, match="nothing listens on this port") as caught:
+        Subscriber(config(free_port())).open()
+
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize("on_v5", ["refuse", "close"])
+def test_a_broker_without_v5_is_asked_in_v311(on_v5):
+    with FakeBroker(Behaviour(on_v5=on_v5)) as fake:
+        subscriber = Subscriber(config(fake.port))
+        with pytest.raises(PublishError, match="does not answer the subscription"):
+            _open_quickly(subscriber)
+
+        assert [connect[6] for connect in fake.connects] == [5, 4]
+
+
+def _open_quickly(subscriber):
+    """The fake broker answers no SUBSCRIBE: that is not waited for as long as in life."""
+    object.__setattr__(subscriber._endpoint, "connect_timeout_s", 0.3)
+    subscriber.open()
+
+
+def test_the_embedded_broker_serves_publisher_and_subscriber(make_publisher):
+    with EmbeddedBroker() as broker:
+        subscriber = Subscriber(broker.config("north"))
+        subscriber.open()
+        publisher = make_publisher(broker.port, protocol="v3.1.1")
+        for seq in range(1, 201):
+            publisher.publish(detections(seq, count=20))
+        assert publisher.flush(10)
+        found = [arrival.message for arrival in receive(subscriber, 202)]
+        subscriber.close()
+        publisher.close()
+
+    assert [message.seq for message in found if isinstance(message, DetectionsMessage)] == list(range(1, 201))
+    assert not [thread for thread in threading.enumerate() if thread.name == "demo-broker"]
+
+
+def listened(broker, act, **options):
+    """Run `listen` in a thread while `act` runs; return its exit code and output."""
+    out, progress, code = io.StringIO(), io.StringIO(), []
+    options = ListenOptions(mqtt=config(broker.port), **options)
+    thread = threading.Thread(target=lambda: code.append(listen(options, out, progress=progress)))
+    thread.start()
+    wait_until(lambda: "listening to" in progress.getvalue(), what="listening")
+    act()
+    thread.join(10)
+    return code[0], out.getvalue().splitlines()
+
+
+def test_listen_writes_a_line_for_people(broker, make_publisher):
+    def act():
+        publisher = make_publisher(broker.port)
+        assert publisher.flush(5)
+        publisher.publish(StreamStateMessage(device="gate-01", stream="east", state="down", since=None, reason="404"))
+        assert publisher.flush(5)
+        publisher.publish(detections(7, count=10))
+        publisher.publish(detections(8, count=0))
+
+    code, lines = listened(broker, act, max_messages=5)
+
+    assert code == 0
+    assert lines == [
+        "gate-01 runs edge 0.1.0, yolo11s-gates int8, streams east",
+        "gate-01 online",
+        "gate-01/east down (404)",
+        f"10:15:02.113 gate-01/east #7 {', '.join(['car 0.81'] * 8)} and 2 more",
+        "10:15:02.113 gate-01/east #8 nothing",
+    ]
+
+
+def test_listen_writes_json_lines(broker, make_publisher):
+    _, lines = listened(
+        broker, lambda: make_publisher(broker.port).publish(detections(7)), is_json=True, max_messages=3
+    )
+
+    (found,) = [json.loads(line) for line in lines if "detections/1" in line and '"seq"' in line]
+    assert found["topic"] == "edge/v1/north/gate-01/streams/east/detections"
+    assert found["payload"] == json.loads(detections(7).encode())
+
+
+@pytest.mark.parametrize(("seqs", "code"), [((1, 2, 3), 0), ((1, 2, 5), 4)])
+def test_listen_reports_missing_numbers(broker, make_publisher, seqs, code):
+    def act():
+        publisher = make_publisher(broker.port)
+        for seq in seqs:
+            publisher.publish(detections(seq))
+
+    found, lines = listened(broker, act, is_gaps=True, max_messages=5)
+
+    assert found == code
+    if code:
+        assert lines[0] == "gate-01/east missing [[3, 4]], declared lost []"
+    missing = 2 if code else 0
+    assert lines[-1] == (
+        f"gate-01/east epoch 41: #1 to #{seqs[-1]}, received 3, duplicates 0, declared lost 0, missing {missing}"
+    )
+
+
+def test_listen_reports_in_json(broker, make_publisher):
+    _, lines = listened(
+        broker, lambda: make_publisher(broker.port).publish(detections(1)), is_gaps=True, is_json=True, max_messages=3
+    )
+
+    assert json.loads(lines[-1])["event"] == "account"
+    assert json.loads(lines[-1])["received"] == 1
+
+
+def test_listen_ends_in_time(broker):
+    code, lines = listened(broker, lambda: None, duration_s=0.1)
+
+    assert (code, lines) == (0, [])

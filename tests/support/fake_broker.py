@@ -1,0 +1,163 @@
+"""A strict broker of a few lines: it can refuse, limit and count what mosquitto does not."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.support.mqtt_wire import (
+    CONNACK,
+    CONNECT,
+    DISCONNECT,
+    PINGREQ,
+    PINGRESP,
+    PUBACK,
+    PUBLISH,
+    Packet,
+    Publish,
+    packet,
+    parse_publish,
+    read_packet,
+)
+
+
+@dataclass
+class Behaviour:
+    """What it does; the defaults accept everything. `on_v5` is `accept`, `refuse`, `close` or `silent`."""
+
+    on_v5: str = "accept"
+    connack_reason: int = 0
+    receive_maximum: int | None = None
+    maximum_packet_size: int | None = None
+    can_retain: bool = True
+    maximum_qos: int | None = None
+    disconnect_reason: int | None = None
+    puback_reason: Callable[[Publish], int] = field(default=lambda publish: 0)
+
+
+class FakeBroker:
+    """Listens from `with` on; acknowledges late, so that too many messages on their way are seen."""
+
+    def __init__(self, behaviour: Behaviour | None = None) -> None:
+        self.behaviour = behaviour or Behaviour()
+        self.connects: list[bytes] = []
+        self.accepted: list[Publish] = []
+        self.violations: list[str] = []
+        self._connections: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._threads = [threading.Thread(target=self._listen, daemon=True)]
+
+    def __enter__(self) -> FakeBroker:
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.drop()
+        for thread in self._threads:
+            thread.join(5)
+
+    def drop(self) -> None:
+        """Close all connections."""
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._connections.append(connection)
+            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            first = read_packet(connection)
+            assert first.kind == CONNECT
+            self.connects.append(first.body)
+            version = first.body[6]
+            if not self._answer_connect(connection, version):
+                return
+            if self.behaviour.disconnect_reason is not None:
+                connection.sendall(packet(DISCONNECT, bytes([self.behaviour.disconnect_reason])))
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(4096):  # closing with unread data would reset what we just said
+                    pass
+                return
+            self._serve_packets(connection, version)
+
+    def _answer_connect(self, connection: socket.socket, version: int) -> bool:
+        behaviour = self.behaviour
+        if version == 5 and behaviour.on_v5 != "accept":
+            if behaviour.on_v5 == "refuse":
+                connection.sendall(packet(CONNACK, b"\0\1"))
+            elif behaviour.on_v5 == "silent":
+                connection.recv(1)
+            return False
+        properties = self._connack_properties() if version == 5 else b""
+        connection.sendall(packet(CONNACK, bytes([0, behaviour.connack_reason]) + properties))
+        return behaviour.connack_reason == 0
+
+    def _connack_properties(self) -> bytes:
+        behaviour, found = self.behaviour, b""
+        if behaviour.receive_maximum is not None:
+            found += b"\x21" + struct.pack("!H", behaviour.receive_maximum)
+        if behaviour.maximum_packet_size is not None:
+            found += b"\x27" + struct.pack("!I", behaviour.maximum_packet_size)
+        if not behaviour.can_retain:
+            found += b"\x25\0"
+        if behaviour.maximum_qos is not None:
+            found += b"\x24" + bytes([behaviour.maximum_qos])
+        return bytes([len(found)]) + found
+
+    def _serve_packets(self, connection: socket.socket, version: int) -> None:
+        outstanding: list[Publish] = []
+        connection.settimeout(0.01)
+        while True:
+            try:
+                received = read_packet(connection)
+            except TimeoutError:
+                for publish in outstanding:
+                    self._acknowledge(connection, publish, version)
+                outstanding.clear()
+                continue
+            if received.kind == PINGREQ:
+                connection.sendall(packet(PINGRESP, b""))
+            elif received.kind == DISCONNECT:
+                return
+            elif received.kind == PUBLISH:
+                publish = parse_publish(received, version=version)
+                self._check(received, publish, len(outstanding) + 1)
+                if publish.qos == 0:
+                    self.accepted.append(publish)
+                else:
+                    outstanding.append(publish)
+
+    def _check(self, received: Packet, publish: Publish, outstanding: int) -> None:
+        behaviour = self.behaviour
+        if outstanding > (behaviour.receive_maximum or 65_535):
+            self.violations.append(f"{outstanding} on their way")
+        if len(received.raw) > (behaviour.maximum_packet_size or 1 << 28):
+            self.violations.append(f"packet of {len(received.raw)} bytes")
+        if publish.is_retained and not behaviour.can_retain:
+            self.violations.append("retained")
+        if publish.qos > (1 if behaviour.maximum_qos is None else behaviour.maximum_qos):
+            self.violations.append(f"QoS {publish.qos}")
+
+    def _acknowledge(self, connection: socket.socket, publish: Publish, version: int) -> None:
+        reason = self.behaviour.puback_reason(publish) if version == 5 else 0
+        body = struct.pack("!H", publish.packet_id) + (bytes([reason]) if version == 5 else b"")
+        if reason < 0x80:
+            self.accepted.append(publish)
+        connection.sendall(packet(PUBACK, body))

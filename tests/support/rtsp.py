@@ -1,0 +1,187 @@
+"""A real RTSP server in a process of its own, to be killed, frozen and started again.
+
+with RtspServer({"/east": RtspMount(clip, "h264")}) as server:
+    server.url("/east"); server.kill(); server.start(); server.freeze(); server.thaw()
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+if __name__ != "__main__":  # the server's own process needs no more than GStreamer
+    import pytest
+
+    from edge.errors import MissingDependencyError
+    from edge.media import gst
+
+_ELEMENTARY = (
+    "appsrc name=file is-live=true format=time caps=video/x-{codec},stream-format=byte-stream,alignment=au "
+    "! {codec}parse ! rtp{codec}pay name=pay0 pt=96 config-interval=1"
+)
+_CHAINS = {
+    "h264": _ELEMENTARY.format(codec="h264"),
+    "h265": _ELEMENTARY.format(codec="h265"),
+    "jpeg": "videotestsrc is-live=true ! video/x-raw,format=I420,width=320,height=176,framerate=30/1 ! jpegenc "
+    "! rtpjpegpay name=pay0 pt=26",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RtspMount:
+    """What is served at a path: an elementary stream for h264 and h265, nothing for jpeg."""
+
+    clip: str
+    codec: str
+    login: tuple[str, str] | None = None
+
+
+class RtspServer:
+    """A server on a free port of the loopback; it keeps its port over kill and start."""
+
+    def __init__(self, mounts: dict[str, RtspMount]) -> None:
+        self._mounts = mounts
+        self._process: subprocess.Popen[str] | None = None
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+
+    def __enter__(self) -> RtspServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def url(self, path: str) -> str:
+        return f"rtsp://127.0.0.1:{self.port}{path}"
+
+    def start(self) -> None:
+        mounts = json.dumps({path: asdict(mount) for path, mount in self._mounts.items()})
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__)), str(self.port), mounts], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline().strip() == "ready"
+
+    def kill(self) -> None:
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process = None
+
+    def freeze(self) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGCONT)
+
+
+def require_gstreamer(*factories: str, server: bool = False) -> None:
+    """Skip, naming what is missing; in CI that is a failure."""
+    try:
+        missing = " ".join(name for name in factories if not gst.has_factories([name]))
+        if server:
+            import gi
+
+            gi.require_version("GstRtspServer", "1.0")
+    except (MissingDependencyError, ValueError) as error:
+        missing = str(error)
+    if missing and os.environ.get("CI"):
+        pytest.fail(f"missing in CI: {missing}")
+    if missing:
+        pytest.skip(f"needs GStreamer{' with its RTSP server' if server else ''}: {missing}")
+
+
+def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str) -> float:
+    """Return after how many seconds `condition` became true."""
+    begun = time.monotonic()
+    while not condition():
+        if time.monotonic() - begun > timeout_s:
+            raise AssertionError(f"not within {timeout_s} s: {what}")
+        time.sleep(0.005)
+    return time.monotonic() - begun
+
+
+def _serve(port: str, mounts: dict[str, dict]) -> None:
+    import gi
+
+    gi.require_version("Gst", "1.0")
+    gi.require_version("GstRtspServer", "1.0")
+    from gi.repository import GLib, Gst, GstRtspServer
+
+    Gst.init(None)
+    server = GstRtspServer.RTSPServer()
+    server.set_address("127.0.0.1")
+    server.set_service(port)
+    auth = None
+    for path, mount in mounts.items():
+        factory = GstRtspServer.RTSPMediaFactory()
+        factory.set_launch(f"( {_CHAINS[mount['codec']]} )")
+        factory.set_shared(True)
+        factory.connect("media-configure", _feed, mount["clip"])
+        if mount["login"]:
+            auth = auth or GstRtspServer.RTSPAuth()
+            _protect(GstRtspServer, auth, factory, *mount["login"])
+        server.get_mount_points().add_factory(path, factory)
+    if auth is not None:
+        server.set_auth(auth)
+    server.attach(None)
+    print("ready", flush=True)
+    GLib.MainLoop().run()
+
+
+def _feed(_factory, media, clip: str) -> None:
+    """Repeat the clip for ever, with times that never jump: the server's sink keeps the pace."""
+    from gi.repository import Gst
+
+    source = media.get_element().get_by_name("file")
+    if source is None:
+        return
+    import av
+
+    with av.open(clip) as container:
+        pictures = [bytes(packet) for packet in container.demux(video=0) if packet.size]
+    count = 0
+
+    def push(_source, _length: int) -> None:
+        nonlocal count
+        buffer = Gst.Buffer.new_wrapped(pictures[count % len(pictures)])
+        buffer.pts = buffer.dts = count * Gst.SECOND // 30
+        buffer.duration = Gst.SECOND // 30
+        count += 1
+        source.emit("push-buffer", buffer)
+
+    source.connect("need-data", push)
+
+
+def _protect(server, auth, factory, user: str, password: str) -> None:
+    token = server.RTSPToken()
+    token.set_string("media.factory.role", user)
+    auth.add_basic(server.RTSPAuth.make_basic(user, password), token)
+    factory.add_role_from_structure(_role(user))
+
+
+def _role(user: str):
+    from gi.repository import Gst
+
+    role = Gst.Structure.new_empty(user)
+    role.set_value("media.factory.access", True)
+    role.set_value("media.factory.construct", True)
+    return role
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1], json.loads(sys.argv[2]))

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edge.errors import ConfigError
+from edge.media.address import parse_address, redact
+
+HERE = Path("/srv/pipelines")
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("clips/lobby.mp4", "/srv/pipelines/clips/lobby.mp4"),
+        ("/data/lobby.mp4", "/data/lobby.mp4"),
+        ('it\'s a "clip" #1 ü.mp4', '/srv/pipelines/it\'s a "clip" #1 ü.mp4'),
+        ("file:///data/a%20b%23%C3%BC.mp4", "/data/a b#ü.mp4"),
+        ("file:///data/a b.mp4", "/data/a b.mp4"),
+        ("file://clips/lobby.mp4", "/srv/pipelines/clips/lobby.mp4"),
+    ],
+)
+def test_file_addresses(uri, path):
+    address = parse_address(uri, base_dir=HERE)
+
+    assert (address.scheme, address.location) == ("file", path)
+    assert address.is_file_like
+
+
+def test_file_address_whose_name_looks_escaped_is_taken_as_it_stands_when_it_exists(tmp_path):
+    (tmp_path / "a%20b.mp4").touch()
+
+    assert parse_address(f"file://{tmp_path}/a%20b.mp4", base_dir=HERE).location == f"{tmp_path}/a%20b.mp4"
+
+
+def test_user_and_password_leave_the_url():
+    address = parse_address("rtsp://bob:p%40ss@camera:8554/main?key=1", base_dir=HERE)
+
+    assert address.location == "rtsp://camera:8554/main?key=1"
+    assert address.credential == ("bob", "p@ss")
+    for text in (repr(address), address.shown):
+        assert "p@ss" not in text
+        assert "p%40ss" not in text
+    assert address.shown == "rtsp://camera:8554/main?..."
+
+
+def test_given_credential_wins_over_the_one_in_the_url():
+    assert parse_address("rtsp://a:b@camera/", base_dir=HERE, credential=("c", "d")).credential == ("c", "d")
+
+
+def test_options_of_a_test_address():
+    address = parse_address("test://?pattern=ball&width=640", base_dir=HERE)
+
+    assert address.options["pattern"] == "ball"
+    assert (address.number("width", 1), address.number("height", 360)) == (640, 360)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "wide", "! fakesink", "100001"])
+def test_option_that_is_no_size_is_refused(text):
+    with pytest.raises(ConfigError, match="width: expected a positive whole number"):
+        parse_address(f"test://?width={text}", base_dir=HERE).number("width", 1)
+
+
+@pytest.mark.parametrize("uri", ["ftp://host/a.mp4", "rtmp://u:secret@host/live", "rtsp:///main"])
+def test_unreadable_address_is_refused_without_its_secrets(uri):
+    with pytest.raises(ConfigError) as caught:
+        parse_address(uri, base_dir=HERE)
+    assert "secret" not in str(caught.value)
+
+
+def test_web_files_have_an_end_and_web_cameras_do_not():
+    assert parse_address("https://host/a.MP4?x=1", base_dir=HERE).is_file_like
+    assert not parse_address("http://camera/mjpeg", base_dir=HERE).is_file_like
+
+
+def test_redact_hides_every_secret_of_a_url():
+    assert redact("cannot open rtsp://u:p@host/x?t=9 now") == "cannot open rtsp://host/x?... now"

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from edge.errors import DatasetError, EndOfStream, SourceError
+from edge.media.images import colour_of, draw_boxes, read_image, resize, write_image
+from edge.media.stills import StillSource, list_images
+from edge.types import ImageSize, stream_id
+from tests.support.clips import CANVAS
+
+RED = np.zeros((4, 6, 3), np.uint8)
+RED[..., 0] = 255
+
+
+def exif_jpeg(path: Path, rgb: np.ndarray, orientation: int) -> None:
+    """A JPEG with an APP1 segment that holds nothing but the orientation."""
+    data = cv2.imencode(".jpg", rgb[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 100])[1].tobytes()
+    tiff = b"MM\x00*" + struct.pack(">IHHHIHHI", 8, 1, 0x0112, 3, 1, orientation, 0, 0)
+    body = b"Exif\x00\x00" + tiff
+    path.write_bytes(data[:2] + b"\xff\xe1" + struct.pack(">H", len(body) + 2) + body + data[2:])
+
+
+def test_png_comes_back_as_it_was_written(tmp_path):
+    path = tmp_path / "ü bild #1.png"
+    write_image(path, RED)
+
+    assert np.array_equal(read_image(path), RED)
+
+
+def test_grey_becomes_three_equal_channels(tmp_path):
+    cv2.imwrite(str(tmp_path / "a.png"), np.full((4, 6), 77, np.uint8))
+
+    assert np.array_equal(read_image(tmp_path / "a.png"), np.full((4, 6, 3), 77, np.uint8))
+
+
+def test_sixteen_bits_become_eight(tmp_path):
+    cv2.imwrite(str(tmp_path / "a.png"), np.full((4, 6), 0x80FF, np.uint16))
+
+    assert np.array_equal(read_image(tmp_path / "a.png"), np.full((4, 6, 3), 0x80, np.uint8))
+
+
+def test_alpha_is_dropped_without_blending(tmp_path):
+    bgra = np.zeros((4, 6, 4), np.uint8)
+    bgra[..., 2] = 200
+    cv2.imwrite(str(tmp_path / "a.png"), bgra)
+
+    assert np.array_equal(read_image(tmp_path / "a.png")[0, 0], [200, 0, 0])
+
+
+def test_exif_orientation_is_applied(tmp_path):
+    wide = np.zeros((16, 32, 3), np.uint8)
+    wide[:, :16] = 255  # left half white
+    exif_jpeg(tmp_path / "a.jpg", wide, orientation=6)  # turn clockwise by a quarter to see it upright
+    upright = read_image(tmp_path / "a.jpg")
+
+    assert upright.shape == (32, 16, 3)
+    assert upright[:14].min() > 230
+    assert upright[18:].max() < 25
+
+
+@pytest.mark.parametrize("content", [b"", b"not an image", b"\xff\xd8\xff\xe0 cut off"])
+def test_damaged_image_is_named(tmp_path, content):
+    path = tmp_path / "bad.jpg"
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match=r"bad\.jpg: expected an image"):
+        read_image(path)
+
+
+def test_missing_image_is_named(tmp_path):
+    with pytest.raises(DatasetError, match=r"gone\.jpg: cannot be read: No such file"):
+        read_image(tmp_path / "gone.jpg")
+
+
+def test_write_to_an_unknown_format_is_refused(tmp_path):
+    with pytest.raises(DatasetError, match="expected a suffix"):
+        write_image(tmp_path / "a.xyz", RED)
+
+
+def test_resize_to_the_same_size_is_free():
+    assert resize(RED, ImageSize(width=6, height=4)) is RED
+    assert resize(RED, ImageSize(width=3, height=9)).shape == (9, 3, 3)
+
+
+def test_boxes_are_drawn_where_they_are():
+    image = np.zeros((100, 100, 3), np.uint8)
+    draw_boxes(image, np.array([[20, 30, 80, 90]], np.float32), ["person 0.9"], [0])
+
+    assert tuple(image[60, 20]) == colour_of(0)
+    assert image[60, 50].max() == 0
+    assert image[95:].max() == 0
+
+
+def test_neighbouring_classes_get_different_colours():
+    assert len({colour_of(i) for i in range(80)}) == 80
+
+
+def test_stills_are_read_by_name_and_tell_their_path(tmp_path):
+    for name in ("b.png", "a.PNG", "notes.txt"):
+        (tmp_path / name).write_bytes(b"")
+    write_image(tmp_path / "a.PNG", RED)
+    write_image(tmp_path / "b.png", np.zeros((20, 10, 3), np.uint8))
+    source = StillSource(stream_id("stills"), tmp_path, preprocess=CANVAS)
+    source.open()
+
+    first = source.read(1.0)
+    assert (source.current_path, first.header.frame) == (tmp_path / "a.PNG", 1)
+    assert first.image.shape == (213, 320, 3)
+    second = source.read(1.0)
+    assert (source.current_path, second.letterbox.pad_left) == (tmp_path / "b.png", 80)
+    with pytest.raises(EndOfStream):
+        source.read(1.0)
+
+
+def test_folder_without_images_is_an_error(tmp_path):
+    with pytest.raises(DatasetError, match="found none"):
+        list_images(tmp_path)
+    with pytest.raises(SourceError, match="expected a folder"):
+        StillSource(stream_id("stills"), tmp_path / "gone", preprocess=CANVAS).open()
+
+
+def test_image_that_is_none_ends_the_stills_with_its_name(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(b"text")
+    source = StillSource(stream_id("stills"), tmp_path, preprocess=CANVAS)
+    source.open()
+    with pytest.raises(SourceError, match=r"a\.jpg"):
+        source.read(1.0)

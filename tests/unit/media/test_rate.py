@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.errors import EndOfStream
+from edge.media.rate import RateLimit, RateLimitedSource
+from edge.media.recorded import RecordedSource
+from edge.types import DropReason, stream_id
+from tests.support.clips import CANVAS, numbered_pictures
+
+
+def kept(times_s: list[float], max_fps: float) -> list[float]:
+    limit = RateLimit(max_fps)
+    return [at for at in times_s if limit.admits(round(at * 1e9))]
+
+
+@pytest.mark.parametrize(
+    ("fps", "max_fps", "expected"),
+    [(30, 15, 1500), (30, 7.5, 750), (30, 0.5, 50), (25, 15, 1500), (30, 29, 2900), (15, 15, 1500), (10, 30, 1000)],
+)
+def test_rate_is_exact_over_a_hundred_seconds(fps, max_fps, expected):
+    times = [i / fps for i in range(100 * fps)]
+
+    assert abs(len(kept(times, max_fps)) - expected) <= 1
+
+
+def test_even_limit_keeps_even_gaps():
+    assert kept([i / 30 for i in range(12)], 10) == [i / 30 for i in (0, 3, 6, 9)]
+
+
+def test_camera_at_the_limit_loses_nothing_by_its_jitter():
+    jitter = random.Random(7)
+    times = [i / 15 + jitter.uniform(-0.008, 0.008) for i in range(1, 1500)]
+
+    assert len(kept(times, 15)) >= 1490
+
+
+def test_pause_is_not_made_up_for_by_a_burst():
+    times = [0.0, *(10 + i / 30 for i in range(30))]
+
+    assert len(kept(times, 5)) <= 1 + 6
+
+
+def test_times_that_begin_anew_begin_a_new_reckoning():
+    assert kept([100.0, 0.0, 0.01, 1.0], 1) == [100.0, 0.0, 1.0]
+
+
+@given(st.lists(st.floats(0.001, 0.5), min_size=2, max_size=200), st.floats(0.2, 60))
+def test_rate_is_never_exceeded_in_the_long_run(gaps, max_fps):
+    times = [sum(gaps[:i]) for i in range(len(gaps))]
+
+    assert len(kept(times, max_fps)) <= (times[-1] - times[0]) * max_fps + 2.5
+
+
+def test_limited_source_counts_what_it_lets_go():
+    pictures = numbered_pictures(30, width=32, height=32)
+    source = RateLimitedSource(RecordedSource(stream_id("a"), pictures, preprocess=CANVAS, fps=30), 10)
+    source.open()
+    frames = [source.read(1.0).header.frame for _ in range(10)]
+    with pytest.raises(EndOfStream):
+        source.read(1.0)
+    source.close()
+
+    assert frames == [1, 4, 7, 10, 13, 16, 19, 22, 25, 28]
+    assert source.counts().decoded == 30
+    assert source.counts().dropped == {DropReason.MAX_FPS: 20}

@@ -1,0 +1,63 @@
+import threading
+
+import pytest
+
+from edge.protocols import Message
+from edge.publish.convert import detections_message
+from edge.publish.entry import entry_from_message
+from edge.publish.frame import FrameMessage
+from tests.support.wire_messages import MODEL, detections, found, frame_result
+
+LABELS = ["person", "bicycle", "car"]
+KEYS = {"device": "gate-01", "epoch": 41, "seq": 7, "labels": LABELS, "model": MODEL, "is_synced": True}
+
+
+def test_it_is_the_same_message_as_one_converted_at_once():
+    result = frame_result(found((1, 2, 30, 40), (5, 6, 70, 80)), captured_at_ns=1_795_169_702_113_402_999)
+    late, early = FrameMessage(result, **KEYS), detections_message(result, **KEYS)
+
+    assert isinstance(late, Message)
+    for name in ("topic", "is_retained", "expiry_s", "schema", "captured_at", "stream", "epoch", "seq"):
+        assert getattr(late, name) == getattr(early, name)
+    assert late.encode() == early.encode() == late.encode()
+
+
+def test_it_shares_no_array_with_the_result():
+    result = frame_result(found((1, 2, 30, 40)))
+    expected = detections_message(result, **KEYS).encode()
+    message = FrameMessage(result, **KEYS)
+    result.detections.xyxy[:] = 99
+
+    assert message.encode() == expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 20, 300])
+def test_its_size_is_about_known_before(count):
+    message = FrameMessage(frame_result(found(*[(412.5, 233.5, 508.5, 305.5)] * count)), **KEYS)
+
+    assert 0.7 * message.size_bytes < len(message.encode()) <= message.size_bytes
+
+
+def test_its_entry_is_that_of_a_converted_message():
+    late = entry_from_message(FrameMessage(frame_result(found()), **KEYS))
+    early = entry_from_message(detections(7))
+
+    assert (late.topic, late.schema, late.expiry_s, late.is_retained) == (
+        early.topic,
+        early.schema,
+        early.expiry_s,
+        early.is_retained,
+    )
+    assert (late.number.stream, late.number.epoch, late.number.seq) == ("east", 41, 7)
+
+
+def test_two_threads_may_encode_it():
+    for _ in range(200):
+        message = FrameMessage(frame_result(found((1, 2, 30, 40))), **KEYS)
+        texts = []
+        threads = [threading.Thread(target=lambda: texts.append(message.encode())) for _ in range(2)]  # noqa: B023
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert texts[0] == texts[1] != b""

@@ -1,0 +1,120 @@
+import json
+import os
+import threading
+
+import pytest
+
+from edge.errors import ConfigError
+from edge.publish import jsonl
+from edge.publish.jsonl import JsonlPublisher
+from tests.support.wait import wait_until
+from tests.support.wire_messages import birth, detections
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_each_message_is_a_line_of_its_own(tmp_path):
+    publisher = JsonlPublisher(str(tmp_path / "out.jsonl"), device="gate-01")
+    publisher.publish(birth())
+    for seq in range(1, 101):
+        publisher.publish(detections(seq))
+    publisher.close()
+
+    found = lines(tmp_path / "out.jsonl")
+    assert found[0]["schema"] == "edge.info/1"
+    assert [line["seq"] for line in found[1:]] == list(range(1, 101))
+
+
+def test_a_file_is_appended_to(tmp_path):
+    for seq in (1, 2):
+        publisher = JsonlPublisher(str(tmp_path / "out.jsonl"), device="gate-01")
+        publisher.publish(detections(seq))
+        publisher.close()
+
+    assert [line["seq"] for line in lines(tmp_path / "out.jsonl")] == [1, 2]
+
+
+def test_a_dash_is_standard_output(capfd):
+    publisher = JsonlPublisher("-", device="gate-01")
+    publisher.publish(detections(1))
+    publisher.close()
+
+    assert json.loads(capfd.readouterr().out)["seq"] == 1
+
+
+def test_a_file_that_cannot_be_opened_is_a_configuration_error(tmp_path):
+    with pytest.raises(ConfigError, match=r"publish.jsonl: .*absent/out.jsonl: No such file"):
+        JsonlPublisher(str(tmp_path / "absent" / "out.jsonl"), device="gate-01")
+
+
+def test_a_full_disk_is_told_once_counted_and_recovered_from(tmp_path, monkeypatch, caplog):
+    write = os.write
+    room = [10]
+
+    def limited(descriptor, data):
+        if room and not room[0]:
+            raise OSError(28, "No space left on device")
+        written = write(descriptor, data[: room[0]] if room else data)
+        if room:
+            room[0] -= written
+        return written
+
+    monkeypatch.setattr(jsonl.os, "write", limited)
+    publisher = JsonlPublisher(str(tmp_path / "out.jsonl"), device="gate-01", retry_s=0.005)
+    for seq in range(1, 11):
+        publisher.publish(detections(seq))
+    wait_until(lambda: publisher.counts()["errors"] >= 3, what="several failed writes")
+    room.clear()
+    assert publisher.flush(5)
+    publisher.close()
+
+    whole = [line for line in (tmp_path / "out.jsonl").read_text().splitlines() if line.endswith("}")]
+    assert [json.loads(line)["seq"] for line in whole] == list(range(1, 11))
+    assert caplog.text.count("messages cannot be written") == 1
+
+
+def test_a_closed_pipe_ends_the_output_and_nothing_else(tmp_path, caplog):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    publisher = JsonlPublisher(str(path), device="gate-01")
+    os.close(reader)
+    for seq in range(1, 11):
+        publisher.publish(detections(seq))
+    wait_until(lambda: publisher.counts()["waiting"] == 0, what="the queue is given up")
+    publisher.close()
+
+    counts = publisher.counts()
+    assert counts["errors"] == 1
+    assert counts["accepted"] == counts["dropped"] == 10
+    assert caplog.text.count("messages cannot be written") == 1
+
+
+def test_a_stalled_reader_costs_the_oldest_and_says_which(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    publisher = JsonlPublisher(str(path), device="gate-01", max_bytes=100_000)
+    for seq in range(1, 2001):
+        publisher.publish(detections(seq, count=20))
+    assert publisher.counts()["waiting_bytes"] <= 100_000
+    os.set_blocking(reader, True)
+    received = threading.Thread(target=lambda: found.extend(read_all(reader)))
+    found = []
+    received.start()
+    assert publisher.flush(10)
+    publisher.close()
+    received.join(10)
+    os.close(reader)
+
+    numbers = {line["seq"] for line in found if line["schema"] == "edge.detections/1"}
+    declared = {n for line in found if line["schema"] == "edge.gap/1" for n in range(line["from"], line["to"] + 1)}
+    assert numbers | declared == set(range(1, 2001))
+    assert declared
+
+
+def read_all(descriptor):
+    with open(descriptor, "rb", closefd=False) as file:
+        return [json.loads(line) for line in file]

@@ -1,0 +1,260 @@
+import json
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from edge.publish.entry import Entry, entry_from_message
+from edge.publish.messages import StreamStateMessage
+from edge.publish.outbox import Outbox
+from tests.support.wire_messages import birth, detections
+
+
+def small_outbox(max_count=8):
+    return Outbox(device="gate-01", max_count=max_count)
+
+
+def put_frames(outbox, first, last, stream="east"):
+    for seq in range(first, last + 1):
+        outbox.put(entry_from_message(detections(seq, stream=stream)))
+
+
+def take_all(outbox):
+    taken = []
+    while (entry := outbox.take()) is not None:
+        taken.append(entry)
+    return taken
+
+
+def seqs(entries):
+    return [entry.number.seq for entry in entries if entry.number is not None]
+
+
+def gaps(entries):
+    found = [json.loads(entry.encode()) for entry in entries if entry.gap_count]
+    return [(gap["stream"], gap["from"], gap["to"], gap["count"]) for gap in found]
+
+
+def test_frames_come_out_in_order():
+    outbox = small_outbox()
+    put_frames(outbox, 1, 5)
+
+    assert seqs(take_all(outbox)) == [1, 2, 3, 4, 5]
+
+
+def test_one_run_of_evicted_numbers_is_one_gap_record():
+    outbox = small_outbox()
+    put_frames(outbox, 1, 50)
+    taken = take_all(outbox)
+
+    (gap,) = gaps(taken)
+    assert gap[:3] == ("east", 1, seqs(taken)[0] - 1)
+    assert taken[0].gap_count, "the gap has to be told before what follows it"
+    assert seqs(taken)[-1] == 50
+
+
+def test_bytes_are_bounded():
+    outbox = Outbox(device="gate-01", max_bytes=64_000)
+    put_frames(outbox, 1, 1000)
+
+    assert outbox.counts()["waiting_bytes"] <= 64_000
+
+
+def test_frames_never_push_out_state():
+    outbox = small_outbox()
+    outbox.put(entry_from_message(birth()))
+    put_frames(outbox, 1, 100)
+
+    assert take_all(outbox)[0].topic == "info"
+
+
+def test_only_the_latest_state_of_a_topic_is_sent():
+    outbox = small_outbox()
+    for state in ("connecting", "up", "down"):
+        outbox.put(entry_from_message(StreamStateMessage(device="gate-01", stream="east", state=state, since=None)))
+    (entry,) = take_all(outbox)
+
+    assert json.loads(entry.encode())["state"] == "down"
+    outbox.acknowledge(entry)
+    counts = outbox.counts()
+    assert (counts["accepted"], counts["delivered"], counts["superseded"], counts["waiting"]) == (3, 1, 2, 0)
+
+
+def test_after_a_reconnect_everything_unacknowledged_comes_again_in_order():
+    outbox = small_outbox()
+    put_frames(outbox, 1, 5)
+    first, second, *_ = take_all(outbox)
+    outbox.acknowledge(first)
+    outbox.acknowledge(second)
+    outbox.put_back_all()
+
+    assert seqs(take_all(outbox)) == [3, 4, 5]
+
+
+def test_after_a_reconnect_state_is_sent_again_and_counted_as_resent():
+    outbox = small_outbox()
+    outbox.put(entry_from_message(birth()))
+    outbox.acknowledge(outbox.take())
+    outbox.put_back_all()
+    outbox.acknowledge(outbox.take())
+
+    counts = outbox.counts()
+    assert (counts["accepted"], counts["delivered"], counts["resent"]) == (1, 1, 1)
+
+
+def test_a_refused_number_is_declared():
+    outbox = small_outbox()
+    put_frames(outbox, 1, 3)
+    one, two, three = take_all(outbox)
+    outbox.acknowledge(one)
+    outbox.park(two, "refused")
+    outbox.acknowledge(three)
+    (gap,) = take_all(outbox)
+
+    assert json.loads(gap.encode())["reason"] == "refused"
+    assert gaps([gap]) == [("east", 2, 2, 1)]
+
+
+def test_a_refused_gap_record_is_counted_as_lost():
+    outbox = small_outbox()
+    put_frames(outbox, 1, 1)
+    outbox.park(outbox.take(), "refused")
+    outbox.park(outbox.take(), "refused")
+
+    counts = outbox.counts()
+    assert (counts["numbered_in_gaps"], counts["numbered_lost"], counts["waiting"]) == (0, 1, 0)
+
+
+def test_many_separate_losses_become_few_records():
+    outbox = Outbox(device="gate-01")
+    put_frames(outbox, 1, 2000)
+    for index, entry in enumerate(take_all(outbox)):
+        if index % 2:
+            outbox.park(entry, "refused")
+        else:
+            outbox.acknowledge(entry)
+    records = [json.loads(entry.encode()) for entry in take_all(outbox)]
+
+    assert len(records) <= 256
+    assert sum(record["count"] for record in records) == 1000
+    assert not records[-1]["exact"]
+
+
+def test_waiting_ends_when_all_is_settled():
+    outbox = small_outbox()
+    put_frames(outbox, 1, 1)
+
+    assert not outbox.wait_idle(0)
+    outbox.acknowledge(outbox.take())
+    assert outbox.wait_idle(0)
+
+
+def test_what_is_left_at_the_end_is_counted():
+    outbox = small_outbox()
+    outbox.put(entry_from_message(birth()))
+    put_frames(outbox, 1, 20)
+    outbox.take()
+
+    before = outbox.counts()
+    assert outbox.drop_all() == before["waiting"] > 0
+    counts = outbox.counts()
+    assert counts["waiting"] == 0
+    assert counts["accepted"] == counts["delivered"] + counts["dropped"]
+    assert counts["numbered_lost"] == 20
+
+
+class OutboxMachine(RuleBasedStateMachine):
+    """Whatever a connection does, each number is acknowledged, waiting, or named by a gap record."""
+
+    def __init__(self):
+        super().__init__()
+        self.outbox = small_outbox()
+        self.next = {"east": 1, "west": 1}
+        self.in_flight = []
+        self.acknowledged = {"east": set(), "west": set()}
+        self.declared = {"east": set(), "west": set()}
+        self.first_taken = {"east": [], "west": []}
+
+    @rule(stream=st.sampled_from(["east", "west"]), count=st.integers(1, 12))
+    def publish(self, stream, count):
+        put_frames(self.outbox, self.next[stream], self.next[stream] + count - 1, stream)
+        self.next[stream] += count
+
+    @rule(topic=st.sampled_from(["info", "state"]))
+    def publish_state(self, topic):
+        self.outbox.put(Entry(topic, lambda: b"{}", 2, is_retained=True))
+
+    @rule()
+    def send(self):
+        entry = self.outbox.take()
+        if entry is None:
+            return
+        self.in_flight.append(entry)
+        if entry.number is not None:
+            taken = self.first_taken[entry.number.stream]
+            if entry.number.seq not in taken:
+                taken.append(entry.number.seq)
+
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data())
+    def settle(self, data):
+        entry = self.in_flight.pop(data.draw(st.integers(0, len(self.in_flight) - 1)))
+        if data.draw(st.booleans()):
+            self.outbox.acknowledge(entry)
+            if entry.number is not None:
+                self.acknowledged[entry.number.stream].add(entry.number.seq)
+            for stream, first, last, _ in gaps([entry]):
+                self.declared[stream] |= set(range(first, last + 1))
+        elif entry.number is not None:
+            self.outbox.park(entry, "refused")
+        else:
+            self.outbox.put_back(entry)
+
+    @rule()
+    def lose_connection(self):
+        self.in_flight.clear()
+        self.outbox.put_back_all()
+
+    @invariant()
+    def the_balance_holds(self):
+        counts = self.outbox.counts()
+        assert counts["accepted"] == counts["delivered"] + counts["waiting"] + counts["dropped"]
+        assert counts["numbered"] == sum(self.next.values()) - 2
+
+    @invariant()
+    def frames_are_first_sent_in_order(self):
+        for taken in self.first_taken.values():
+            assert taken == sorted(taken)
+
+    def teardown(self):
+        self.lose_connection()
+        while (entry := self.outbox.take()) is not None:
+            self.outbox.acknowledge(entry)
+            if entry.number is not None:
+                self.acknowledged[entry.number.stream].add(entry.number.seq)
+            for stream, first, last, _ in gaps([entry]):
+                self.declared[stream] |= set(range(first, last + 1))
+        for stream, following in self.next.items():
+            assert self.acknowledged[stream] | self.declared[stream] == set(range(1, following))
+        counts = self.outbox.counts()
+        assert counts["numbered"] == counts["numbered_acknowledged"] + counts["numbered_in_gaps"]
+        assert counts["waiting"] == 0
+
+
+TestOutboxMachine = OutboxMachine.TestCase
+TestOutboxMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.parametrize("stream", ["east", "west"])
+def test_a_stranger_is_not_settled_twice(stream):
+    outbox = small_outbox()
+    put_frames(outbox, 1, 1, stream)
+    entry = outbox.take()
+    outbox.acknowledge(entry)
+    outbox.acknowledge(entry)
+    outbox.park(entry, "refused")
+    outbox.put_back(entry)
+
+    counts = outbox.counts()
+    assert (counts["delivered"], counts["dropped"], counts["waiting"]) == (1, 0, 0)

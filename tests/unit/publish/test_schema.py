@@ -1,0 +1,76 @@
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from edge.publish.messages import MESSAGE_TYPES, GapMessage, StateMessage, StreamStateMessage
+from edge.publish.schema import documents
+from tests.support.wire_messages import birth, detections
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+SAMPLES = [
+    detections(1, count=0),
+    detections(2, count=20),
+    GapMessage(device="gate-01", stream="east", epoch=41, from_=7, to=9, count=3, reason="spool-bytes"),
+    StateMessage(device="gate-01", state="offline", since=None, session=41_000_001, reason="connection lost"),
+    StreamStateMessage(device="gate-01", stream="east", state="up", since="2026-11-20T10:15:02.000000Z"),
+    birth(),
+]
+
+
+def schema_of(name):
+    return json.loads(documents()[f"schema/{name.replace('/', '-')}.json"])
+
+
+@pytest.mark.parametrize("name", documents())
+def test_the_committed_document_is_the_generated_one(name):
+    assert (DOCS / name).read_text() == documents()[name], "run: python -m edge.publish.schema docs"
+
+
+@pytest.mark.parametrize("name", MESSAGE_TYPES)
+def test_a_schema_is_valid_itself(name):
+    jsonschema.Draft202012Validator.check_schema(schema_of(name))
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda message: message.schema)
+def test_a_real_message_fits_its_schema_and_no_other(message):
+    payload = json.loads(message.encode())
+
+    for name in MESSAGE_TYPES:
+        is_valid = jsonschema.Draft202012Validator(schema_of(name)).is_valid(payload)
+        assert is_valid is (name == message.schema)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("seq", 0), ("stream", "Gate East"), ("size", [1920]), ("epoch", None), ("detections", [{"class_id": 1}])],
+)
+def test_a_wrong_value_does_not_fit(key, value):
+    payload = json.loads(detections(1).encode()) | {key: value}
+
+    assert not jsonschema.Draft202012Validator(schema_of("edge.detections/1")).is_valid(payload)
+
+
+@pytest.mark.parametrize("key", ["seq", "captured_at", "clock"])
+def test_no_key_may_be_absent(key):
+    payload = json.loads(detections(1).encode())
+    del payload[key]
+
+    assert not jsonschema.Draft202012Validator(schema_of("edge.detections/1")).is_valid(payload)
+
+
+def test_the_asyncapi_document_is_yaml_and_its_topics_are_the_messages_own():
+    document = yaml.safe_load(documents()["asyncapi.yaml"])
+
+    addresses = {channel["address"].split("{device}/")[1] for channel in document["channels"].values()}
+    assert addresses == {message.topic.replace("east", "{stream}") for message in SAMPLES}
+    by_name = {message["name"]: key for key, message in document["components"]["messages"].items()}
+    for message in SAMPLES:
+        binding = document["operations"][by_name[message.schema]]["bindings"]["mqtt"]
+        assert binding["retain"] is message.is_retained
+        assert binding.get("messageExpiryInterval") == message.expiry_s
+        payload = document["components"]["messages"][by_name[message.schema]]["payload"]["$ref"]
+        assert (DOCS / payload).is_file()

@@ -1,0 +1,118 @@
+import socket
+import ssl
+
+import pytest
+
+from edge.publish.endpoint import Endpoint
+from edge.publish.trouble import Backoff, Trouble, trouble_from_error, trouble_from_reason
+from edge.publish.version import V5, V311, ProtocolChoice
+
+PLAIN = Endpoint(host="broker.example", port=1883, client_id="edge-gate-01")
+TLS = Endpoint(host="broker.example", port=8883, client_id="edge-gate-01", tls=ssl.create_default_context())
+
+
+def highest(low, high):
+    return high
+
+
+@pytest.mark.parametrize(
+    ("error", "endpoint", "kind", "words"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), PLAIN, Trouble.UNREACHABLE, "broker.example"),
+        (ConnectionRefusedError(111, "Connection refused"), PLAIN, Trouble.UNREACHABLE, "is the broker running"),
+        (TimeoutError(), PLAIN, Trouble.UNREACHABLE, "no answer"),
+        (ConnectionResetError(104, "reset"), TLS, Trouble.TLS, "tls: false"),
+        (OSError(113, "No route to host"), PLAIN, Trouble.UNREACHABLE, "No route to host"),
+    ],
+)
+def test_an_error_says_what_to_do(error, endpoint, kind, words):
+    trouble = trouble_from_error(error, endpoint)
+
+    assert trouble.kind is kind
+    assert words in str(trouble)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        (0x84, Trouble.VERSION),
+        (0x86, Trouble.REFUSED),
+        (0x87, Trouble.REFUSED),
+        (0x88, Trouble.LOST),
+        (0x8E, Trouble.TAKEN_OVER),
+        (0x9A, Trouble.NO_RETAIN),
+        (0x9C, Trouble.LOST),
+    ],
+)
+def test_a_reason_code_has_a_kind(reason, kind):
+    assert trouble_from_reason(reason, "name").kind is kind
+
+
+def test_waits_double_up_to_half_a_minute():
+    backoff = Backoff(uniform=highest)
+    waits = [backoff.delay_s(Trouble.LOST, lived_s=0, now_s=0) for _ in range(8)]
+
+    assert waits == [1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_waits_are_spread_over_the_whole_range():
+    backoff = Backoff(uniform=lambda low, high: low)
+
+    assert {backoff.delay_s(Trouble.LOST, lived_s=0, now_s=0) for _ in range(8)} == {0.5}
+
+
+def test_a_connection_that_held_ends_the_series():
+    backoff = Backoff(uniform=highest)
+    for _ in range(6):
+        backoff.delay_s(Trouble.UNREACHABLE, lived_s=0, now_s=0)
+
+    assert backoff.delay_s(Trouble.LOST, lived_s=20, now_s=0) == 30, "a short life must not end it"
+    assert backoff.delay_s(Trouble.LOST, lived_s=60, now_s=0) == 1
+
+
+def test_a_refusal_waits_for_a_person():
+    assert Backoff().delay_s(Trouble.REFUSED, lived_s=0, now_s=0) >= 270
+
+
+def test_the_second_takeover_within_a_minute_waits_for_a_person():
+    backoff = Backoff()
+
+    assert backoff.delay_s(Trouble.TAKEN_OVER, lived_s=9, now_s=0) <= 1
+    assert backoff.delay_s(Trouble.TAKEN_OVER, lived_s=9, now_s=61) <= 2
+    assert backoff.delay_s(Trouble.TAKEN_OVER, lived_s=9, now_s=100) >= 270
+
+
+def test_a_broker_without_v5_is_believed():
+    choice = ProtocolChoice("auto")
+    choice.failed(Trouble.VERSION)
+    choice.accepted()
+    for _ in range(5):
+        choice.failed(Trouble.CLOSED)
+        assert choice.version == V311
+
+
+def test_a_broker_that_closes_twice_is_asked_in_turns():
+    choice = ProtocolChoice("auto")
+    versions = []
+    for _ in range(6):
+        versions.append(choice.version)
+        choice.failed(Trouble.CLOSED)
+
+    assert versions == [V5, V5, V311, V311, V5, V5]
+
+
+def test_a_broker_that_has_accepted_v5_is_only_restarting():
+    choice = ProtocolChoice("auto")
+    choice.accepted()
+    for _ in range(5):
+        choice.failed(Trouble.CLOSED)
+
+    assert choice.version == V5
+
+
+@pytest.mark.parametrize(("protocol", "version"), [("v5", V5), ("v3.1.1", V311)])
+def test_a_stated_version_stays(protocol, version):
+    choice = ProtocolChoice(protocol)
+    choice.failed(Trouble.VERSION)
+
+    assert choice.version == version

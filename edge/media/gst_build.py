@@ -122,7 +122,7 @@ class PipelineBuilder:
                 self.pipeline.get_by_name("source").set_property("device", self._address.location)
             case "csi":
                 self._add_static("csi", "video/x-raw", features="memory:NVMM", format="NV12")
-                set_if_present(self.pipeline.get_by_name("source"), sensor_id=int(self._address.location or 0))
+                set_if_present(self.pipeline.get_by_name("source"), sensor_id=self._sensor())
             case "test":
                 self._add_static("test", "video/x-raw", format="I420", colorimetry="bt601")
                 self._set_pattern(self._address.options.get("pattern", "smpte"))
@@ -222,6 +222,12 @@ class PipelineBuilder:
         if self._address.credential is None:
             return {}
         return dict(zip((user_property, password_property), self._address.credential, strict=True))
+
+    def _sensor(self) -> int:
+        text = self._address.location or "0"
+        if not text.isdecimal():
+            raise ConfigError(f"csi address: expected the number of a sensor, e.g. csi://0, got {text!r}")
+        return int(text)
 
     def _pixel_format(self) -> str:
         text = self._address.options.get("format", "raw")

@@ -47,7 +47,12 @@ class Gate:
         self._sources: dict[ImageSize, ImageSize] = {}
         self.problem: Exception | None = None
         first = self._colour or pipeline.get_by_name("scale")
-        first.get_static_pad("sink").add_probe(self._gst.PadProbeType.EVENT_DOWNSTREAM, self._on_event)
+        self._pad = first.get_static_pad("sink")
+        self._probe = self._pad.add_probe(self._gst.PadProbeType.EVENT_DOWNSTREAM, self._on_event)
+
+    def disconnect(self) -> None:
+        """Let go of the pipeline: its pad holds us, and we hold its elements."""
+        self._pad.remove_probe(self._probe)
 
     def letterbox_of(self, caps: Any) -> Letterbox:
         """Return the letterbox of the frames that carry `caps`, the caps of a sample."""

@@ -37,6 +37,10 @@ class GstLoop:
         kinds = self._gst.PadProbeType.EVENT_DOWNSTREAM | self._gst.PadProbeType.EVENT_FLUSH
         self._probe = self._pad.add_probe(kinds, self._on_event)
 
+    def disconnect(self) -> None:
+        """Let go of the pipeline: its pad holds us, and we hold its elements."""
+        self._pad.remove_probe(self._probe)
+
     def start(self) -> None:
         """Bring the pipeline to PAUSED, and from there to the beginning of its first pass.
 

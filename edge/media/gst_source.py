@@ -111,9 +111,14 @@ class GstSource:
         """Return what was decoded and dropped so far; final once closed."""
         decoded = self._decoded()
         by_rate = decoded - _passed(self._kept) if self._kept is not None else 0
-        rest = decoded - self._taken - by_rate
-        reason = DropReason.LATE if self._is_live else DropReason.STOPPED
-        dropped = {DropReason.MAX_FPS: by_rate, reason: rest if self._is_live or self._closing.is_set() else 0}
+        # Of the frames that were not taken, those are late whose successors were; the others are still on their way.
+        late = max(0, self._last_number - self._taken - by_rate)
+        inside = decoded - self._taken - by_rate - late
+        dropped = {
+            DropReason.MAX_FPS: by_rate,
+            DropReason.LATE: late,
+            DropReason.STOPPED: inside if self._closing.is_set() else 0,
+        }
         return SourceCounts(
             decoded=decoded,
             dropped={why: count for why, count in dropped.items() if count},
@@ -127,7 +132,9 @@ class GstSource:
                 return
             self._closing.set()
             self._pipeline.set_state(load().gst.State.NULL)
-            self._builder.disconnect()
+            for part in (self._builder, self._gate, self._loop):
+                if part is not None:
+                    part.disconnect()
 
     def _check_bus(self) -> None:
         self._bus.poll()

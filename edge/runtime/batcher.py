@@ -1,8 +1,8 @@
 """Collects frames of all streams into batches, in the engine's own canvases.
 
-Each stream has at most one row in a batch. A batch is closed when every stream that is up has a row (or no row is
-left), or when its oldest frame has waited long enough; while no canvas is free, the open one keeps taking newer frames
-of live streams in place of older ones.
+A live stream has at most one row in a batch, a file as many as it can fill. A batch is closed when no row is left, when
+every stream that is up is live and has its row, or when its oldest frame has waited long enough; while no canvas is
+free, the open one keeps taking newer frames of live streams in place of older ones.
 """
 
 from __future__ import annotations
@@ -52,9 +52,14 @@ class Ticket:
 @dataclass(slots=True)
 class _OpenBatch:
     canvas: int
-    rows: list[Row | None] = field(default_factory=list)
-    row_of: dict[StreamId, int] = field(default_factory=dict)
+    rows: list[Row | None] = field(default_factory=list)  # None: reserved and not filled, or given up
+    given_up: list[int] = field(default_factory=list)
+    live_row_of: dict[StreamId, int] = field(default_factory=dict)
     writers: int = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.rows) - len(self.given_up)
 
 
 class Batcher:
@@ -79,18 +84,18 @@ class Batcher:
         self._free = deque(range(1, len(canvases)))
         self._open: _OpenBatch | None = _OpenBatch(0)
         self._waiting: deque[StreamId] = deque()
-        self._up: set[StreamId] = set()
+        self._up: dict[StreamId, bool] = {}  # whether it is live
         self._is_closed = False
 
-    def join(self, stream: StreamId) -> None:
+    def join(self, stream: StreamId, *, is_live: bool) -> None:
         """Count a stream among those that a batch waits for."""
         with self._changed:
-            self._up.add(stream)
+            self._up[stream] = is_live
 
     def leave(self, stream: StreamId) -> None:
         """No longer wait for a stream."""
         with self._changed:
-            self._up.discard(stream)
+            self._up.pop(stream, None)
             self._changed.notify_all()
 
     def reserve(self, stream: StreamId, *, is_live: bool) -> Ticket | None:
@@ -105,7 +110,7 @@ class Batcher:
                 while not self._is_closed and not self._is_next(stream, is_live):
                     has_waited = True
                     self._changed.wait()
-                return None if self._is_closed else self._claim(stream, has_waited=has_waited)
+                return None if self._is_closed else self._claim(stream, is_live=is_live, has_waited=has_waited)
             finally:
                 self._waiting.remove(stream)
                 self._changed.notify_all()
@@ -126,8 +131,10 @@ class Batcher:
     def abandon(self, ticket: Ticket) -> None:
         """Give a reserved row up without filling it."""
         with self._changed:
-            self._held().row_of.pop(ticket.stream)
-            self._held().writers -= 1
+            batch = self._held()
+            batch.given_up.append(ticket.row)
+            batch.live_row_of.pop(ticket.stream, None)
+            batch.writers -= 1
             self._changed.notify_all()
 
     def take(self, timeout_s: float) -> Batch | None:
@@ -175,21 +182,27 @@ class Batcher:
     def _can_serve(self, stream: StreamId, *, is_live: bool) -> bool:
         if self._open is None:
             return False
-        has_row = stream in self._open.row_of
-        return is_live if has_row else len(self._open.row_of) < len(self._canvases[self._open.canvas])
+        has_row = stream in self._open.live_row_of
+        return is_live if has_row else self._open.count < len(self._canvases[self._open.canvas])
 
-    def _claim(self, stream: StreamId, *, has_waited: bool) -> Ticket:
+    def _claim(self, stream: StreamId, *, is_live: bool, has_waited: bool) -> Ticket:
         batch = self._held()
-        row = batch.row_of.get(stream)
+        row = batch.live_row_of.get(stream)
         if row is None:
-            row = next(row for row in range(len(batch.rows) + 1) if row not in batch.row_of.values())
-            batch.rows[row : row + 1] = [None]
-            batch.row_of[stream] = row
+            row = self._new_row(batch)
         elif batch.rows[row] is not None:
             batch.rows[row] = None
             self._on_drop(stream, DropReason.SUPERSEDED)
+        if is_live:
+            batch.live_row_of[stream] = row
         batch.writers += 1
         return Ticket(stream=stream, canvas=batch.canvas, row=row, has_waited=has_waited)
+
+    def _new_row(self, batch: _OpenBatch) -> int:
+        if batch.given_up:
+            return batch.given_up.pop()
+        batch.rows.append(None)
+        return len(batch.rows) - 1
 
     def _held(self) -> _OpenBatch:
         if self._open is None:
@@ -198,11 +211,14 @@ class Batcher:
 
     def _ready_at_ns(self) -> int | None:
         batch = self._open
-        if batch is None or batch.writers or not batch.row_of:
+        if batch is None or batch.writers or not batch.count:
             return None
         oldest_ns = min(row.header.read_at_ns for row in batch.rows if row is not None)
-        wanted = min(len(self._up), len(self._canvases[batch.canvas]))
-        return oldest_ns if self._is_closed or len(batch.row_of) >= wanted else oldest_ns + self._max_wait_ns
+        is_full = self._is_closed or batch.count >= self._wanted(len(self._canvases[batch.canvas]))
+        return oldest_ns if is_full else oldest_ns + self._max_wait_ns
+
+    def _wanted(self, capacity: int) -> int:
+        return min(len(self._up), capacity) if all(self._up.values()) else capacity
 
     def _close_batch(self, now_ns: int) -> Batch:
         batch = self._held()
@@ -222,4 +238,4 @@ class Batcher:
 
     def _is_drained(self) -> bool:
         # Called with the lock held.
-        return self._is_closed and (self._open is None or not self._open.row_of)
+        return self._is_closed and (self._open is None or not self._open.count)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.config.credentials import Credential, read_credential
-from edge.config.load import Pipeline
+from edge.config.load import Pipeline, local_path_of
 from edge.engine.select import make_engine
 from edge.media.select import make_source
 from edge.model.inspect import ModelOverrides, inspect_model
@@ -53,7 +53,7 @@ def build_parts(
         spec,
         config.engine,
         precision=Precision(config.model.precision),
-        max_batch=min(config.batch.max_frames, len(config.streams)),
+        max_batch=_max_batch(pipeline),
     )
     info = birth_message(pipeline, spec)
     publisher = make_publisher(pipeline, info)
@@ -105,6 +105,13 @@ def read_model(pipeline: Pipeline) -> ModelSpec:
         else ImageSize(width=model.input_size[0], height=model.input_size[1]),
     )
     return inspect_model(pipeline.resolve(model.onnx), overrides=overrides)
+
+
+def _max_batch(pipeline: Pipeline) -> int:
+    # A live stream never has more than its newest frame to infer; a file always has a next one.
+    streams, most = pipeline.config.streams, pipeline.config.batch.max_frames
+    has_waiting = any(local_path_of(stream.uri) is not None and not stream.realtime for stream in streams)
+    return most if has_waiting else min(most, len(streams))
 
 
 def _class_filters(pipeline: Pipeline, spec: ModelSpec) -> dict[StreamId, NDArray[np.int32]]:

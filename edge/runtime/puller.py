@@ -77,7 +77,7 @@ class Puller:
         if frame is None:
             self._batcher.leave(self._source.stream)
             return
-        self._batcher.join(self._source.stream)
+        self._batcher.join(self._source.stream, is_live=self._source.is_live)
         ticket = self._batcher.reserve(self._source.stream, is_live=self._source.is_live)
         if ticket is None:
             self._counters.dropped(self._source.stream, DropReason.STOPPED)

@@ -101,6 +101,8 @@ class Service:
         # Order matters: first nothing new comes, then what is in the batches is inferred, then it is published.
         for puller in self._pullers:
             puller.stop()
+        if not self._loop.is_alive:  # nobody makes room any more: wake those who wait for a row
+            self._parts.batcher.close()
         deadline = time.monotonic() + _PULLER_STOP_S
         late = [puller for puller in self._pullers if not puller.join(max(0.0, deadline - time.monotonic()))]
         for puller in late:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.server
 import logging
 import os
@@ -14,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from edge.config.schema import StreamConfig
+from edge.media.address import parse_address
 from edge.media.camera import Phase, StreamStatus
+from edge.media.gst_source import GstSource
 from edge.media.select import make_source
 from edge.types import ClockSource, ImageSize, StreamState
 from tests.support.clips import CANVAS, number_of, write_clip
@@ -256,6 +259,25 @@ def test_nothing_leaks_over_reconnections(clips, monkeypatch):
     assert descriptors[-1] <= descriptors[0] + 2, descriptors
     assert threads[-1] <= threads[0] + 2, threads
     assert final[1] <= threads[0]
+
+
+@pytest.mark.parametrize("uri", ["test://?pattern=ball", "clip.mp4"])
+def test_closed_pipeline_is_freed(tmp_path, uri):
+    write_clip(tmp_path / "clip.mp4", count=5)
+    address = parse_address(uri, base_dir=tmp_path)
+    freed = []
+    for _ in range(3):
+        config = StreamConfig(id="east", uri=uri, loop=True)
+        source = GstSource(config, address, preprocess=CANVAS, is_nvmm=False)
+        source.pipeline.weak_ref(lambda: freed.append("pipeline"))
+        source.pipeline.get_by_name("fitted").weak_ref(lambda: freed.append("fitted"))
+        source.open()
+        assert source.read(5.0) is not None
+        source.close()
+        del source
+    gc.collect()
+
+    assert sorted(freed) == ["fitted"] * 3 + ["pipeline"] * 3
 
 
 class _MjpegCamera(http.server.BaseHTTPRequestHandler):

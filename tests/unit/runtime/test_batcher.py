@@ -60,20 +60,20 @@ def make(drops):
 
 
 def put(batcher, one, *, is_live=False):
-    batcher.join(one.header.stream)
+    batcher.join(one.header.stream, is_live=is_live)
     ticket = batcher.reserve(one.header.stream, is_live=is_live)
     batcher.fill(ticket, one)
     return ticket
 
 
-def test_a_batch_is_closed_when_every_stream_that_is_up_has_a_row(make):
-    batcher = make(clock=Clock())
-    batcher.join("a")
-    batcher.join("b")
-    put(batcher, frame("a", 1))
+def test_a_batch_is_closed_when_every_live_stream_that_is_up_has_a_row(make):
+    batcher = make(rows=3, clock=Clock())
+    batcher.join("a", is_live=True)
+    batcher.join("b", is_live=True)
+    put(batcher, frame("a", 1), is_live=True)
     assert batcher.take(0) is None
 
-    put(batcher, frame("b", 2))
+    put(batcher, frame("b", 2), is_live=True)
 
     batch = batcher.take(0)
     assert [row.header.stream for row in batch.rows] == ["a", "b"]
@@ -81,10 +81,21 @@ def test_a_batch_is_closed_when_every_stream_that_is_up_has_a_row(make):
     assert batcher.arrays[batch.index][1, 4, 4, 0] == 2
 
 
+def test_a_file_fills_every_row_in_order(make):
+    batcher = make(rows=3, clock=Clock())
+    put(batcher, frame("a", 1))
+    put(batcher, frame("a", 2))
+    assert batcher.take(0) is None
+
+    put(batcher, frame("a", 3))
+
+    assert [row.header.frame for row in batcher.take(0).rows] == [1, 2, 3]
+
+
 def test_a_batch_is_closed_when_its_oldest_frame_has_waited_long_enough(make):
     clock = Clock()
     batcher = make(clock=clock)
-    batcher.join("b")
+    batcher.join("b", is_live=True)
     put(batcher, frame("a", 1))
     clock.ns += 19_000_000
     assert batcher.take(0) is None
@@ -96,8 +107,9 @@ def test_a_batch_is_closed_when_its_oldest_frame_has_waited_long_enough(make):
 
 def test_a_stream_that_leaves_is_not_waited_for(make):
     batcher = make(clock=Clock())
-    batcher.join("b")
-    put(batcher, frame("a", 1))
+    batcher.join("b", is_live=True)
+    put(batcher, frame("a", 1), is_live=True)
+    assert batcher.take(0) is None
 
     batcher.leave("b")
 
@@ -106,7 +118,7 @@ def test_a_stream_that_leaves_is_not_waited_for(make):
 
 def test_a_newer_frame_of_a_live_stream_takes_the_row_and_the_older_is_counted(make, drops):
     batcher = make(clock=Clock())
-    batcher.join("b")
+    batcher.join("b", is_live=True)
     put(batcher, frame("a", 1), is_live=True)
     put(batcher, frame("a", 2), is_live=True)
     put(batcher, frame("b", 3), is_live=True)
@@ -118,8 +130,8 @@ def test_a_newer_frame_of_a_live_stream_takes_the_row_and_the_older_is_counted(m
     assert drops == [("a", DropReason.SUPERSEDED)]
 
 
-def test_a_file_waits_for_the_next_batch_instead(make, drops):
-    batcher = make(max_wait_s=0)
+def test_a_file_waits_for_the_next_batch_when_no_row_is_left(make, drops):
+    batcher = make(rows=1, max_wait_s=0)
     put(batcher, frame("a", 1))
     placed = threading.Event()
 
@@ -173,10 +185,10 @@ def test_waiting_streams_are_served_in_the_order_in_which_they_came(make):
 def test_an_abandoned_row_leaves_no_hole(make):
     batcher = make(rows=3, clock=Clock())
     for name in "abc":
-        batcher.join(name)
-    given_up = batcher.reserve("a", is_live=False)
-    put(batcher, frame("b", 5))
-    put(batcher, frame("c", 6, source=(4, 8)))
+        batcher.join(name, is_live=True)
+    given_up = batcher.reserve("a", is_live=True)
+    put(batcher, frame("b", 5), is_live=True)
+    put(batcher, frame("c", 6, source=(4, 8)), is_live=True)
     batcher.abandon(given_up)
     batcher.leave("a")
 
@@ -189,9 +201,18 @@ def test_an_abandoned_row_leaves_no_hole(make):
     assert batcher.arrays[batch.index][1, 4, 4, 0] == 5
 
 
+def test_an_abandoned_row_is_given_to_the_next_who_asks(make):
+    batcher = make(rows=2, clock=Clock())
+    batcher.abandon(batcher.reserve("a", is_live=False))
+    put(batcher, frame("b", 1))
+    put(batcher, frame("b", 2))
+
+    assert [row.header.frame for row in batcher.take(0).rows] == [1, 2]
+
+
 def test_close_wakes_those_who_wait_and_leaves_what_is_begun(make):
     batcher = make(rows=1, canvases=1, clock=Clock())
-    batcher.join("other")
+    batcher.join("other", is_live=True)
     put(batcher, frame("a", 1))
     results = []
     thread = threading.Thread(target=lambda: results.append(batcher.reserve("a", is_live=False)), daemon=True)

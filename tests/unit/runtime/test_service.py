@@ -161,7 +161,7 @@ def test_stop_drains_what_was_read(make, spec):
 
 def test_an_engine_that_fails_ends_the_run_and_the_counts_still_balance(make, spec):
     source = recorded(spec, "a", (image for _ in range(1000) for image in pictures(1)))
-    parts, results = make([source], fails_at=3)
+    parts, results = make([source], max_batch=1, fails_at=3)
 
     with pytest.raises(EngineError, match="the device is gone"):
         Service(parts).run(threading.Event())

@@ -43,7 +43,17 @@ OWNERS = {
     "torch": TRAINING,
     "yaml": "config/document.py",
 }
-WHEN_USED = {"amqtt", "av", "cv2", "gi", "onnx", "onnxruntime", "openvino", "paho", "pycocotools"}  # never while a module is loaded
+WHEN_USED = {
+    "amqtt",
+    "av",
+    "cv2",
+    "gi",
+    "onnx",
+    "onnxruntime",
+    "openvino",
+    "paho",
+    "pycocotools",
+}  # never while a module is loaded
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60

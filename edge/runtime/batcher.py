@@ -62,8 +62,20 @@ class _OpenBatch:
         return len(self.rows) - len(self.given_up)
 
 
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    stream: StreamId
+    is_live: bool
+    ticket: Ticket | None = None
+    is_served: threading.Event = field(default_factory=threading.Event)
+
+
 class Batcher:
-    """Thread-safe; pullers call `reserve` and `fill`, one inference thread calls `take` and `give_back`."""
+    """Thread-safe; pullers call `reserve` and `fill`, one inference thread calls `take` and `give_back`.
+
+    Whoever makes room hands it to the first waiter that can use it and wakes only that one: with many streams, waking
+    all of them for every row would cost more than decoding.
+    """
 
     def __init__(
         self,
@@ -79,41 +91,40 @@ class Batcher:
         self._pad_value = pad_value
         self._on_drop = on_drop
         self._clock_ns = clock_ns
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._may_be_ready = threading.Condition(self._lock)
         self._borders: list[list[Letterbox | None]] = [[None] * len(canvas) for canvas in canvases]
         self._free = deque(range(1, len(canvases)))
         self._open: _OpenBatch | None = _OpenBatch(0)
-        self._waiting: deque[StreamId] = deque()
+        self._waiting: list[_Waiter] = []
         self._up: dict[StreamId, bool] = {}  # whether it is live
         self._is_closed = False
 
     def join(self, stream: StreamId, *, is_live: bool) -> None:
         """Count a stream among those that a batch waits for."""
-        with self._changed:
+        with self._lock:
             self._up[stream] = is_live
 
     def leave(self, stream: StreamId) -> None:
         """No longer wait for a stream."""
-        with self._changed:
-            self._up.pop(stream, None)
-            self._changed.notify_all()
+        with self._lock:
+            if self._up.pop(stream, None) is not None:
+                self._may_be_ready.notify()
 
     def reserve(self, stream: StreamId, *, is_live: bool) -> Ticket | None:
         """Wait for a row in the open batch, first come first served; None when the batcher was closed.
 
         A live stream that has a row in it already gets that row again: its older frame is dropped.
         """
-        with self._changed:
-            self._waiting.append(stream)
-            try:
-                has_waited = False
-                while not self._is_closed and not self._is_next(stream, is_live):
-                    has_waited = True
-                    self._changed.wait()
-                return None if self._is_closed else self._claim(stream, is_live=is_live, has_waited=has_waited)
-            finally:
-                self._waiting.remove(stream)
-                self._changed.notify_all()
+        with self._lock:
+            if self._is_closed:
+                return None
+            if self._can_serve(stream, is_live=is_live):  # then nobody before us can: they would have been served
+                return self._claim(stream, is_live=is_live, has_waited=False)
+            waiter = _Waiter(stream, is_live)
+            self._waiting.append(waiter)
+        waiter.is_served.wait()
+        return waiter.ticket
 
     def fill(self, ticket: Ticket, frame: Frame) -> None:
         """Copy the frame to its row; this is the only copy of pixels between decoder and engine."""
@@ -122,25 +133,26 @@ class Batcher:
             fill_border(canvas, frame.letterbox, pad_value=self._pad_value)
             self._borders[ticket.canvas][ticket.row] = frame.letterbox
         paste(frame.image, canvas, frame.letterbox)
-        with self._changed:
+        with self._lock:
             batch = self._held()
             batch.rows[ticket.row] = Row(header=frame.header, letterbox=frame.letterbox)
             batch.writers -= 1
-            self._changed.notify_all()
+            self._may_be_ready.notify()
 
     def abandon(self, ticket: Ticket) -> None:
         """Give a reserved row up without filling it."""
-        with self._changed:
+        with self._lock:
             batch = self._held()
             batch.given_up.append(ticket.row)
             batch.live_row_of.pop(ticket.stream, None)
             batch.writers -= 1
-            self._changed.notify_all()
+            self._serve_waiters()
+            self._may_be_ready.notify()
 
     def take(self, timeout_s: float) -> Batch | None:
         """Return the next closed batch, or None when none was ready in time. After `close`, what is left is ready."""
         deadline_ns = self._clock_ns() + round(timeout_s * 1e9)
-        with self._changed:
+        with self._lock:
             while True:
                 now_ns = self._clock_ns()
                 ready_at_ns = self._ready_at_ns()
@@ -149,35 +161,44 @@ class Batcher:
                 if now_ns >= deadline_ns or self._is_drained():
                     return None
                 wake_at_ns = deadline_ns if ready_at_ns is None else min(deadline_ns, ready_at_ns)
-                self._changed.wait((wake_at_ns - now_ns) / 1e9)
+                self._may_be_ready.wait((wake_at_ns - now_ns) / 1e9)
 
     def give_back(self, index: int) -> None:
         """Canvas `index` may be filled again."""
-        with self._changed:
-            if self._open is None:
-                self._open = _OpenBatch(index)
-            else:
-                self._free.append(index)
-            self._changed.notify_all()
+        with self._lock:
+            self._free.append(index)
+            self._open_next()
 
     def close(self) -> None:
         """Take no more frames; batches already begun can still be taken."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
-            self._changed.notify_all()
+            for waiter in self._waiting:
+                waiter.is_served.set()
+            self._waiting.clear()
+            self._may_be_ready.notify()
 
     @property
     def is_drained(self) -> bool:
         """Whether it is closed and nothing is left to take."""
-        with self._changed:
+        with self._lock:
             return self._is_drained()
 
-    def _is_next(self, stream: StreamId, is_live: bool) -> bool:
-        # The first waiter that can be served is served; one that cannot does not hold up those behind it.
-        if not self._can_serve(stream, is_live=is_live):
-            return False
-        before_me = self._waiting.index(stream)
-        return not any(self._can_serve(other, is_live=False) for other in list(self._waiting)[:before_me])
+    def _open_next(self) -> None:
+        if self._open is None and self._free:
+            self._open = _OpenBatch(self._free.popleft())
+            self._serve_waiters()
+
+    def _serve_waiters(self) -> None:
+        # In the order in which they came; one that cannot be served does not hold up those behind it.
+        left = []
+        for waiter in self._waiting:
+            if self._can_serve(waiter.stream, is_live=waiter.is_live):
+                waiter.ticket = self._claim(waiter.stream, is_live=waiter.is_live, has_waited=True)
+                waiter.is_served.set()
+            else:
+                left.append(waiter)
+        self._waiting = left
 
     def _can_serve(self, stream: StreamId, *, is_live: bool) -> bool:
         if self._open is None:
@@ -222,9 +243,10 @@ class Batcher:
 
     def _close_batch(self, now_ns: int) -> Batch:
         batch = self._held()
-        self._open = _OpenBatch(self._free.popleft()) if self._free else None
-        self._changed.notify_all()
-        return Batch(index=batch.canvas, rows=self._without_holes(batch), closed_at_ns=now_ns)
+        closed = Batch(index=batch.canvas, rows=self._without_holes(batch), closed_at_ns=now_ns)
+        self._open = None
+        self._open_next()
+        return closed
 
     def _without_holes(self, batch: _OpenBatch) -> tuple[Row, ...]:
         # An abandoned row leaves a hole, and an engine infers the first rows of a canvas: the last row moves into it.

@@ -1,4 +1,4 @@
-"""What a pipeline costs on this machine: engine alone, decode alone, and the whole, measured one after the other."""
+"""What a pipeline costs on this machine: engine alone, decode alone, and the whole, measured in turn."""
 
 from __future__ import annotations
 
@@ -29,6 +29,13 @@ class Cost:
     frames: int
     elapsed_s: float
     cpu_s: float
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            frames=self.frames + other.frames,
+            elapsed_s=self.elapsed_s + other.elapsed_s,
+            cpu_s=self.cpu_s + other.cpu_s,
+        )
 
     @property
     def cpu_ms_per_frame(self) -> float:
@@ -71,15 +78,20 @@ def bench(pipeline: Pipeline, *, duration_s: float) -> BenchReport:
     Raises:
         EdgeError: if the pipeline cannot be built or run.
     """
+    # Half before and half after: a machine that warms up or slows down meanwhile does not move the ratio.
+    before = _parts_alone(pipeline, duration_s / 2)
+    whole = Service(build_parts(pipeline)).run(threading.Event(), duration_s=duration_s)
+    after = _parts_alone(pipeline, duration_s / 2)
+    return BenchReport(engine=before[0] + after[0], decode=before[1] + after[1], whole=whole)
+
+
+def _parts_alone(pipeline: Pipeline, duration_s: float) -> tuple[Cost, Cost]:
     parts = build_parts(pipeline)
     try:
-        engine = _engine_alone(parts.inference.engine, duration_s)
-        decode = _decode_alone(parts.sources, duration_s)
+        return _engine_alone(parts.inference.engine, duration_s), _decode_alone(parts.sources, duration_s)
     finally:
         parts.inference.engine.close()
         parts.publisher.close()
-    whole = Service(build_parts(pipeline)).run(threading.Event(), duration_s=duration_s)
-    return BenchReport(engine=engine, decode=decode, whole=whole)
 
 
 def _measure(step: Callable[[], int], duration_s: float) -> Cost:

@@ -43,13 +43,13 @@ def test_equals_the_textbook(seed, count, iou_threshold):
     assert kept.tolist() == obvious_nms(xyxy.tolist(), score.tolist(), group.tolist(), iou_threshold)
 
 
-@pytest.mark.parametrize("count", [600, 1300])
-def test_more_boxes_than_one_block_equal_the_textbook(count):
-    xyxy, score, group = random_boxes(7, count)
+@pytest.mark.parametrize("pairs_at_once", [1, 7, 1000])
+def test_pairs_in_several_portions_equal_the_textbook(pairs_at_once, monkeypatch):
+    monkeypatch.setattr(nms, "_PAIRS_AT_ONCE", pairs_at_once)
+    xyxy, score, group = random_boxes(7, 200)
 
     kept = kept_by_nms(xyxy, score, group, iou_threshold=0.4)
 
-    assert count > nms._BLOCK
     assert kept.tolist() == obvious_nms(xyxy.tolist(), score.tolist(), group.tolist(), 0.4)
 
 

@@ -254,7 +254,7 @@ class StageTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameResult:
-    """What is published of a frame; holds no pixels."""
+    """What is published of a frame; holds no pixels, and its arrays are its own (no views of something large)."""
 
     header: FrameHeader
     detections: Detections

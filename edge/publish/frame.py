@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from edge.publish.convert import detections_message, rfc3339_from_ns
 from edge.publish.messages import LIVE_EXPIRY_S, ModelInfo
-from edge.types import Detections, FrameResult
+from edge.types import FrameResult
 
 __all__ = ["FrameMessage"]
 
@@ -16,7 +16,7 @@ _OBJECT_BYTES = 90
 
 
 class FrameMessage:
-    """A `Message` that is cheap to make in the pipeline's thread; it shares no array with the result.
+    """A `Message` that is cheap to make in the pipeline's thread; it keeps the result, whose arrays are its own.
 
     It is converted and encoded at the first `encode`, which the sending thread calls while the pipeline's thread waits
     for the engine; frames that are let go are never converted.
@@ -55,7 +55,7 @@ class FrameMessage:
         self.stream = result.header.stream
         self.epoch = epoch
         self.seq = seq
-        self._result: FrameResult | None = _own(result)
+        self._result: FrameResult | None = result
         self._labels = labels
         self._model = model
         self._synced = is_synced
@@ -96,10 +96,3 @@ class FrameMessage:
         self._payload = payload  # before the result goes: whoever finds none finds this
         self._result = None
         return payload
-
-
-def _own(result: FrameResult) -> FrameResult:
-    """Return the result with copies of its arrays: they may be parts of something large, or be used again."""
-    found = result.detections
-    own = Detections(xyxy=found.xyxy.copy(), score=found.score.copy(), class_id=found.class_id.copy())
-    return FrameResult(header=result.header, detections=own, times=result.times)

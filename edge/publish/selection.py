@@ -16,9 +16,9 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge.types import Detections, StreamId
+from edge.vision.nms import iou_matrix
 
 __all__ = ["SAME_BOX_IOU", "Selection", "is_noticeably_different"]
 
@@ -54,18 +54,7 @@ def is_noticeably_different(now: Detections, then: Detections) -> bool:
         return True
     if not len(now):
         return False
-    overlap = np.where(now.class_id[:, None] == then.class_id[None, :], _iou(now.xyxy, then.xyxy), 0.0)
+    is_equal = (now.xyxy[:, None] == then.xyxy[None]).all(axis=2)  # also of boxes without area, whose IoU is 0
+    iou = np.where(is_equal, 1.0, iou_matrix(now.xyxy, then.xyxy))
+    overlap = np.where(now.class_id[:, None] == then.class_id[None, :], iou, 0.0)
     return bool(overlap.max(axis=1).min() < SAME_BOX_IOU or overlap.max(axis=0).min() < SAME_BOX_IOU)
-
-
-def _iou(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return float32 (N, M) of xyxy (N, 4) and (M, 4); two equal boxes without area give 1."""
-    top_left = np.maximum(first[:, None, :2], second[None, :, :2])
-    bottom_right = np.minimum(first[:, None, 2:], second[None, :, 2:])
-    shared = np.clip(bottom_right - top_left, 0, None).prod(axis=2)
-    area_first = (first[:, 2:] - first[:, :2]).prod(axis=1)[:, None]
-    area_second = (second[:, 2:] - second[:, :2]).prod(axis=1)[None, :]
-    union = area_first + area_second - shared
-    is_equal = (first[:, None, :] == second[None, :, :]).all(axis=2)
-    iou: NDArray[np.float32] = np.where(is_equal, 1.0, shared / np.maximum(union, 1e-9)).astype(np.float32)
-    return iou

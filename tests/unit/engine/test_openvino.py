@@ -100,7 +100,7 @@ def test_a_model_that_was_damaged_after_inspection_is_an_engine_error(tmp_path):
     spec = spec_of(models.yolov8, tmp_path)
     spec.path.write_bytes(spec.path.read_bytes()[:1000])
 
-    with pytest.raises(EngineError, match="model.onnx: OpenVINO cannot"):
+    with pytest.raises(EngineError, match=r"model\.onnx: OpenVINO cannot"):
         OpenVinoEngine(spec, OpenVinoOptions(max_batch=1))
 
 

@@ -22,15 +22,6 @@ def test_it_is_the_same_message_as_one_converted_at_once():
     assert late.encode() == early.encode() == late.encode()
 
 
-def test_it_shares_no_array_with_the_result():
-    result = frame_result(found((1, 2, 30, 40)))
-    expected = detections_message(result, **KEYS).encode()
-    message = FrameMessage(result, **KEYS)
-    result.detections.xyxy[:] = 99
-
-    assert message.encode() == expected
-
-
 @pytest.mark.parametrize("count", [0, 1, 20, 300])
 def test_its_size_is_about_known_before(count):
     message = FrameMessage(frame_result(found(*[(412.5, 233.5, 508.5, 305.5)] * count)), **KEYS)

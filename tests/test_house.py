@@ -27,17 +27,17 @@ MAY_MEET_ITS_FLOOR = {"demo"}  # the demo shows the whole product, so it may use
 TRAINING = "demo/train/"
 OWNERS = {
     "amqtt": "demo/broker.py",
-    "av": ("media/pyav.py", TRAINING),
+    "av": ("media/ffmpeg/binding.py", TRAINING),
     "click": "cli/",
     "cv2": "media/images.py",
     "google": "model/graph.py",  # protobuf's decode error comes out of onnx.load
-    "gi": "media/gst.py",
+    "gi": "media/gstreamer/binding.py",
     "msgspec": "",
     "numpy": "",
     "onnx": ("model/graph.py", TRAINING),
     "onnxruntime": TRAINING,
     "openvino": "engine/openvino.py",
-    "paho": "publish/client.py",
+    "paho": "publish/mqtt/client.py",
     "pycocotools": ("evaluate/cocotools.py", TRAINING),
     "rich": "cli/",
     "torch": TRAINING,

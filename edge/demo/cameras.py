@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.demo.samples import write_sample
-from edge.demo.scenes import Scene, Truth
-from edge.media.encode import write_h264
+from edge.demo.street.scene import Scene, Truth
+from edge.media.ffmpeg.encode import write_h264
 from edge.types import ImageSize
 
 __all__ = ["SyntheticCamera", "render_camera"]

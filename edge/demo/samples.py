@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.demo.scenes import Truth
+from edge.demo.street.scene import Truth
 from edge.media.images import write_image
 
 __all__ = ["write_sample"]

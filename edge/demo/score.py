@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.demo.scenes import Truth
+from edge.demo.street.scene import Truth
 from edge.vision.nms import iou_matrix
 
 __all__ = ["Score", "count_hits"]

@@ -18,8 +18,8 @@ from edge.config.load import load_pipeline
 from edge.config.schema import MqttConfig
 from edge.demo.broker import EmbeddedBroker
 from edge.demo.cameras import SyntheticCamera, render_camera
-from edge.demo.scenes import Scene
 from edge.demo.score import Score
+from edge.demo.street.scene import Scene
 from edge.demo.witness import Witness
 from edge.runtime.build import build_parts
 from edge.runtime.report import RunReport

@@ -14,7 +14,8 @@ from edge.engine.select import make_engine
 from edge.errors import DatasetError, SourceError
 from edge.evaluate.coco_map import Accumulator, Accuracy
 from edge.evaluate.cocotools import map_by_pycocotools
-from edge.evaluate.truth import GroundTruth, open_labels
+from edge.evaluate.labels import open_labels
+from edge.evaluate.truth import GroundTruth
 from edge.media.stills import StillSource, list_images
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.types import Detections, ModelSpec, Precision, StreamId

@@ -21,7 +21,7 @@ from edge.publish.messages import (
     StreamStateMessage,
     WireMessage,
 )
-from edge.publish.subscribe import Arrival, Subscriber
+from edge.publish.mqtt.subscriber import Arrival, Subscriber
 
 __all__ = ["ListenOptions", "line_from_message", "listen"]
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.errors import DatasetError
 from edge.types import ImageSize
 
-__all__ = ["GroundTruth", "Labels", "open_labels"]
+__all__ = ["GroundTruth", "Labels"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,22 +66,3 @@ class Labels(Protocol):
             DatasetError: if its labels are malformed, or do not fit the model or the image.
         """
         ...
-
-
-def open_labels(path: Path, labels: Sequence[str]) -> Labels:
-    """Return the labels at `path`: a folder of YOLO text files, or a COCO instances file.
-
-    Args:
-        labels: of the model; a class that is not among them is an error.
-
-    Raises:
-        DatasetError: if there is nothing of either kind, or it does not fit `labels`.
-    """
-    from edge.evaluate.labels_coco import CocoLabels
-    from edge.evaluate.labels_yolo import YoloLabels
-
-    if path.is_dir():
-        return YoloLabels(path, labels)
-    if path.is_file() and path.suffix == ".json":
-        return CocoLabels(path, labels)
-    raise DatasetError(f"{path}: expected a folder of YOLO .txt files or a COCO .json file, found neither")

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from edge.config.schema import StreamConfig
 from edge.errors import ConfigError, MissingDependencyError
-from edge.media import gst, pyav
 from edge.media.address import Address, parse_address
 from edge.media.camera import Camera, StreamStatus
-from edge.media.gst_build import NVMM_FACTORIES, SOFTWARE_FACTORIES
-from edge.media.gst_source import GstSource
-from edge.media.pyav_source import PyavSource
+from edge.media.ffmpeg import binding as pyav
+from edge.media.ffmpeg.source import PyavSource
+from edge.media.gstreamer import binding as gst
+from edge.media.gstreamer.build import NVMM_FACTORIES, SOFTWARE_FACTORIES
+from edge.media.gstreamer.source import GstSource
 from edge.media.rate import RateLimitedSource
 from edge.protocols import FrameSource
 from edge.types import Preprocess, StreamId

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import copy
 import graphlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from edge.model.graph import ModelProto
+from typing import Any
 
 __all__ = ["sort_nodes"]
 
 
-def sort_nodes(proto: ModelProto) -> None:
-    """Put each node behind those it reads from, as ONNX demands: some fp16 converters append their casts at the end."""
+def sort_nodes(proto: Any) -> None:
+    """Put each node of an ONNX `ModelProto` behind those it reads from, as ONNX demands.
+
+    Some fp16 converters append their casts at the end.
+    """
     made = {name: position for position, node in enumerate(proto.graph.node) for name in node.output if name}
     if all(made.get(name, -1) < i for i, node in enumerate(proto.graph.node) for name in node.input):
         return

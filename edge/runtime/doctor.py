@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from edge.errors import EdgeError
-from edge.media.gst import load as load_gstreamer
+from edge.media.gstreamer.binding import load as load_gstreamer
 
 __all__ = ["Finding", "examine"]
 

@@ -16,7 +16,7 @@ from edge.publish.fanout import FanoutPublisher
 from edge.publish.frames import FramePublisher
 from edge.publish.jsonl import JsonlPublisher
 from edge.publish.messages import InfoMessage, ModelInfo
-from edge.publish.mqtt import MqttPublisher
+from edge.publish.mqtt.publisher import MqttPublisher
 from edge.publish.numbering import Numbering, raise_epoch
 from edge.publish.selection import Selection
 from edge.types import ModelSpec

@@ -14,9 +14,9 @@ from edge.config.schema import StreamConfig
 from edge.errors import EndOfStream, SourceError
 from edge.media.address import parse_address
 from edge.media.camera import Camera
-from edge.media.gst_source import GstSource
+from edge.media.ffmpeg.source import PyavSource
+from edge.media.gstreamer.source import GstSource
 from edge.media.images import write_image
-from edge.media.pyav_source import PyavSource
 from edge.media.rate import RateLimitedSource
 from edge.media.recorded import RecordedSource
 from edge.media.select import make_source

@@ -10,7 +10,7 @@ from edge.config.schema import MqttConfig
 from edge.publish.fanout import FanoutPublisher
 from edge.publish.jsonl import JsonlPublisher
 from edge.publish.messages import StreamStateMessage
-from edge.publish.mqtt import MqttPublisher
+from edge.publish.mqtt.publisher import MqttPublisher
 from tests.support.collector import Collector
 from tests.support.mosquitto import Mosquitto
 from tests.support.wait import wait_until

@@ -21,7 +21,7 @@ if __name__ != "__main__":  # the server's own process needs no more than GStrea
     import pytest
 
     from edge.errors import MissingDependencyError
-    from edge.media import gst
+    from edge.media.gstreamer import binding
 
 _ELEMENTARY = (
     "appsrc name=file is-live=true format=time caps=video/x-{codec},stream-format=byte-stream,alignment=au "
@@ -92,7 +92,7 @@ class RtspServer:
 def require_gstreamer(*factories: str, server: bool = False) -> None:
     """Skip, naming what is missing; in CI that is a failure."""
     try:
-        missing = " ".join(name for name in factories if not gst.has_factories([name]))
+        missing = " ".join(name for name in factories if not binding.has_factories([name]))
         if server:
             import gi
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from edge.demo.scenes import CLASSES
+from edge.demo.street.scene import CLASSES
 from edge.demo.train.data import CANVAS_PX, render_pool
 from edge.demo.train.evaluate import evaluate
 from edge.demo.train.export import export_onnx

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from edge.demo.scenes import Scene
+from edge.demo.street.scene import Scene
 from edge.types import ImageSize
 
 __all__ = [

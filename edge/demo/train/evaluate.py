@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.demo.scenes import CLASSES, Scene, Truth
+from edge.demo.street.scene import CLASSES, Scene, Truth
 from edge.demo.train.data import CANVAS_PX, PAD_TOP_PX, SCENE_SIZE, halved
 from edge.vision.nms import kept_by_nms
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from edge.demo.scenes import CLASSES
+from edge.demo.street.scene import CLASSES
 from edge.demo.train.data import CANVAS_PX
 from edge.demo.train.network import Conv, Detector, Exported
 
@@ -34,7 +34,7 @@ def fold_batch_norms(detector: Detector) -> Detector:
 def metadata() -> Mapping[str, str]:
     """Return what a reader of the file needs to know, under the keys that Ultralytics writes."""
     return {
-        "description": "Small traffic detector, trained on the synthetic scenes of edge.demo.scenes",
+        "description": "Small traffic detector, trained on the synthetic scenes of edge.demo.street.scene",
         "author": "edge-deploy",
         "version": "1",
         "license": "Apache-2.0",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from edge.demo.scenes import CLASSES
+from edge.demo.street.scene import CLASSES
 from edge.demo.train.data import CANVAS_PX, Batch, Pool, batches, on_canvas
 from edge.demo.train.loss import detection_loss
 from edge.demo.train.network import Detector, anchors_for

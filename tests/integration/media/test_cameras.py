@@ -17,7 +17,7 @@ import pytest
 from edge.config.schema import StreamConfig
 from edge.media.address import parse_address
 from edge.media.camera import Phase, StreamStatus
-from edge.media.gst_source import GstSource
+from edge.media.gstreamer.source import GstSource
 from edge.media.select import make_source
 from edge.types import ClockSource, ImageSize, StreamState
 from tests.support.clips import CANVAS, number_of, write_clip

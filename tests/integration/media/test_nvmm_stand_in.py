@@ -9,11 +9,11 @@ import pytest
 
 from edge.config.schema import StreamConfig
 from edge.errors import EndOfStream
-from edge.media import gst_build
 from edge.media.address import parse_address
-from edge.media.gst import load, set_if_present
-from edge.media.gst_source import GstSource
-from edge.media.launch import read_sections
+from edge.media.gstreamer import build
+from edge.media.gstreamer.binding import load, set_if_present
+from edge.media.gstreamer.launch import read_sections
+from edge.media.gstreamer.source import GstSource
 from tests.support.clips import CANVAS, number_of, write_clip
 from tests.support.rtsp import require_gstreamer
 
@@ -37,7 +37,7 @@ def stand_in(name: str) -> dict[str, str]:
 
 
 def test_rgba_frames_are_seen_as_rgb(tmp_path, monkeypatch):
-    monkeypatch.setattr(gst_build, "read_sections", stand_in)
+    monkeypatch.setattr(build, "read_sections", stand_in)
     path = write_clip(tmp_path / "a.mp4", count=10, width=640, height=360)
     config = StreamConfig(id="board", uri=str(path))
     source = GstSource(config, parse_address(config.uri, base_dir=tmp_path), preprocess=CANVAS, is_nvmm=True)

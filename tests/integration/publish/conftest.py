@@ -1,8 +1,8 @@
 import pytest
 
 from edge.config.schema import MqttConfig
-from edge.publish.mqtt import MqttPublisher
-from edge.publish.trouble import Backoff
+from edge.publish.mqtt.publisher import MqttPublisher
+from edge.publish.mqtt.trouble import Backoff
 from tests.support.collector import Collector
 from tests.support.mosquitto import Mosquitto
 from tests.support.wire_messages import birth

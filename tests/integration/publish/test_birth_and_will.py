@@ -103,7 +103,7 @@ def test_a_device_may_call_itself_degraded(collector, broker, make_publisher):
 PROGRAM = """
 import sys, time
 from edge.config.schema import MqttConfig
-from edge.publish.mqtt import MqttPublisher
+from edge.publish.mqtt.publisher import MqttPublisher
 from tests.support.wire_messages import birth, detections
 publisher = MqttPublisher(MqttConfig(host="127.0.0.1", port=int(sys.argv[1]), site="north", tls=False), info=birth())
 publisher.publish(detections(1))

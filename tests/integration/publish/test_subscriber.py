@@ -13,8 +13,8 @@ from edge.demo.broker import EmbeddedBroker
 from edge.deploy.listen import ListenOptions, listen
 from edge.errors import PublishError
 from edge.publish.messages import DetectionsMessage, StreamStateMessage
-from edge.publish.subscribe import Subscriber
-from edge.publish.trouble import Backoff
+from edge.publish.mqtt.subscriber import Subscriber
+from edge.publish.mqtt.trouble import Backoff
 from tests.support.fake_broker import Behaviour, FakeBroker
 from tests.support.mosquitto import free_port
 from tests.support.proxy import AbortingProxy

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge.demo.scenes import CLASSES, Scene
+from edge.demo.street.scene import CLASSES, Scene
 from edge.types import ImageSize
 
 MODEL = Path(__file__).parents[3] / "edge" / "demo" / "model" / "traffic.onnx"

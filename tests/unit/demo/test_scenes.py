@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge.demo.scenes import CLASSES, MIN_SIDE_SHARE, Scene
+from edge.demo.street.scene import CLASSES, MIN_SIDE_SHARE, Scene
 from edge.types import ImageSize
 
 SIZE = ImageSize(width=640, height=360)

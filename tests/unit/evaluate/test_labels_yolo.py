@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge.errors import DatasetError
-from edge.evaluate.truth import open_labels
+from edge.evaluate.labels import open_labels
 from edge.types import ImageSize
 
 SIZE = ImageSize(width=200, height=100)

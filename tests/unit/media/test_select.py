@@ -7,8 +7,9 @@ import pytest
 
 from edge.config.schema import StreamConfig
 from edge.errors import ConfigError, DatasetError, MissingDependencyError
-from edge.media import gst, pyav
 from edge.media.address import parse_address
+from edge.media.ffmpeg import binding as pyav
+from edge.media.gstreamer import binding as gst
 from edge.media.recorded import read_recording
 from edge.media.select import choose_decoder, make_source
 from tests.support.clips import CANVAS

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from edge.publish.connection import PackedProperties, Waker
+from edge.publish.mqtt.connection import PackedProperties, Waker
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=50)
 

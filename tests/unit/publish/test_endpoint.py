@@ -5,7 +5,7 @@ import pytest
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig, TlsConfig
 from edge.errors import ConfigError
-from edge.publish.endpoint import endpoint_from_config, topic_root
+from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
 
 SECRET = "canary-7c1f"
 

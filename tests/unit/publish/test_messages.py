@@ -4,7 +4,7 @@ import pytest
 
 from edge.protocols import Message
 from edge.publish.messages import GapMessage, StateMessage, StreamStateMessage
-from edge.publish.subscribe import message_from_payload
+from edge.publish.mqtt.subscriber import message_from_payload
 from tests.support.wire_messages import birth, detections
 
 GAP = GapMessage(device="gate-01", stream="east", epoch=41, from_=7, to=9, count=3, reason="spool-bytes")

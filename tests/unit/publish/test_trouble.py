@@ -3,9 +3,9 @@ import ssl
 
 import pytest
 
-from edge.publish.endpoint import Endpoint
-from edge.publish.trouble import Backoff, Trouble, trouble_from_error, trouble_from_reason
-from edge.publish.version import V5, V311, ProtocolChoice
+from edge.publish.mqtt.endpoint import Endpoint
+from edge.publish.mqtt.trouble import Backoff, Trouble, trouble_from_error, trouble_from_reason
+from edge.publish.mqtt.version import V5, V311, ProtocolChoice
 
 PLAIN = Endpoint(host="broker.example", port=1883, client_id="edge-gate-01")
 TLS = Endpoint(host="broker.example", port=8883, client_id="edge-gate-01", tls=ssl.create_default_context())

@@ -1,0 +1,1 @@
+"""Synthetic streets: what is in them, how it is drawn, and exactly where each object is."""

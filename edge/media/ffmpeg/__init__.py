@@ -1,0 +1,1 @@
+"""Streams read through FFmpeg (PyAV), where GStreamer is not installed; and the writer of clips."""

@@ -1,0 +1,187 @@
+"""A stream read through PyAV, where GStreamer is not installed: one decoding thread, frames scaled by the reader."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from edge.config.schema import StreamConfig
+from edge.errors import EdgeError, EndOfStream, SourceError
+from edge.media.address import Address
+from edge.media.ffmpeg.binding import Decoder, rgb_from_frame
+from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts, StreamId
+from edge.vision import letterbox
+
+__all__ = ["PyavSource"]
+
+_WAITING = 2  # frames that a file's decoder may be ahead of its reader
+
+
+class PyavSource:
+    """Implements `edge.protocols.FrameSource` for files, RTSP and HTTP.
+
+    A read that is interrupted by `close` returns None; the next one raises `SourceError`. `close` does not wait for a
+    network that is silent: the decoding thread ends at FFmpeg's own timeout.
+    """
+
+    def __init__(self, stream: StreamConfig, address: Address, *, preprocess: Preprocess) -> None:
+        self._config = stream
+        self._address = address
+        self._preprocess = preprocess
+        self._is_live = stream.realtime or not address.is_file_like
+        self._has_changed = threading.Condition()
+        self._frames: deque[tuple[int, int, Any]] = deque()  # number, PTS, av.VideoFrame
+        self._decoded = self._late = self._taken = self._errors = 0
+        self._end: Exception | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"decode {stream.id}", daemon=True)
+        self._started_ns: int | None = None
+
+    @property
+    def stream(self) -> StreamId:
+        """The stream that this source reads."""
+        return StreamId(self._config.id)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether frames come at their own pace, so that the newest one wins."""
+        return self._is_live
+
+    def open(self) -> None:
+        """Start the decoding thread; what it finds out is raised by `read`.
+
+        Raises:
+            SourceError: if a file is not there.
+        """
+        if self._address.scheme == "file" and not Path(self._address.location).is_file():
+            raise SourceError(f"{self._address.shown}: there is no such file", is_permanent=True)
+        self._thread.start()
+
+    def read(self, timeout_s: float) -> Frame | None:
+        """Return the next frame, or None when none came in time or the source was closed meanwhile.
+
+        Raises:
+            EndOfStream: after the last frame of a file.
+            SourceError: when the stream broke, after the frames before the break.
+        """
+        with self._has_changed:
+            if self._closing.is_set():
+                raise SourceError(f"{self.stream}: read from a closed source")
+            self._has_changed.wait_for(lambda: self._frames or self._end or self._closing.is_set(), timeout_s)
+            if self._closing.is_set() or not (self._frames or self._end):
+                return None
+            if not self._frames:
+                raise self._end or EndOfStream(f"{self._address.shown}: end of file")
+            number, pts_ns, decoded = self._frames.popleft()
+            self._taken += 1
+            self._has_changed.notify_all()
+        return self._frame_of(number, pts_ns, decoded)
+
+    def counts(self) -> SourceCounts:
+        """Return what was decoded and dropped so far; final once closed."""
+        with self._has_changed:
+            stopped = self._decoded - self._taken - self._late if self._closing.is_set() else 0
+            dropped = {DropReason.LATE: self._late, DropReason.STOPPED: stopped}
+            kept = {reason: count for reason, count in dropped.items() if count}
+            return SourceCounts(decoded=self._decoded, dropped=kept, errors=self._errors)
+
+    def close(self) -> None:
+        """Stop; wakes a `read` that waits in another thread."""
+        with self._has_changed:
+            self._closing.set()
+            self._frames.clear()
+            self._has_changed.notify_all()
+        if self._thread.is_alive() and self._thread is not threading.current_thread() and self._address.is_file_like:
+            self._thread.join()
+
+    def _run(self) -> None:
+        """The decoding thread: whatever ends it, the reader is told."""
+        try:
+            self._decode_passes()
+            end: Exception = EndOfStream(f"{self._address.shown}: end of file")
+            if not self._address.is_file_like:
+                end = SourceError(f"{self._address.shown}: the camera ended the stream")
+            elif self._decoded == 0:
+                end = SourceError(f"{self._address.shown}: no frame could be decoded", is_permanent=True)
+        except EdgeError as error:
+            end = error
+        except Exception as error:  # the border of a thread; the reader raises it
+            end = SourceError(f"{self._address.shown}: {type(error).__name__} while decoding")
+            end.__cause__ = error
+        with self._has_changed:
+            self._end = end
+            self._has_changed.notify_all()
+
+    def _decode_passes(self) -> None:
+        shift_ns, is_first = 0, True
+        while is_first or (self._config.loop and self._address.is_file_like):
+            is_first = False
+            before = self._decoded
+            end_ns = self._decode_pass(shift_ns)
+            if self._closing.is_set():
+                return
+            if self._config.loop and self._decoded == before:
+                raise SourceError(f"{self._address.shown}: cannot be looped: a whole pass over it gave no frame")
+            shift_ns = end_ns
+
+    def _decode_pass(self, shift_ns: int) -> int:
+        """Decode from start to end; return the time at which a next pass would begin."""
+        decoder = Decoder(self._address)
+        first_ns: int | None = None
+        end_ns = shift_ns
+        seen_errors = 0
+        try:
+            for frame in decoder.frames():
+                time_ns = round(frame.time * 1e9) if frame.time is not None else end_ns - shift_ns
+                first_ns = time_ns if first_ns is None else first_ns
+                pts_ns = max(end_ns - decoder.period_ns + 1, shift_ns + time_ns - first_ns)
+                end_ns = pts_ns + decoder.period_ns
+                self._errors += decoder.errors - seen_errors
+                seen_errors = decoder.errors
+                if not self._hand_over(pts_ns, frame):
+                    break
+        finally:
+            decoder.close()
+        return end_ns
+
+    def _hand_over(self, pts_ns: int, frame: Any) -> bool:
+        """Give a frame to the reader, when it is due; return whether to go on."""
+        with self._has_changed:
+            if self._closing.is_set():
+                return False
+            self._decoded += 1
+            if not self._is_live:
+                self._has_changed.wait_for(lambda: self._closing.is_set() or len(self._frames) < _WAITING)
+            elif self._address.is_file_like:
+                self._has_changed.wait_for(self._closing.is_set, self._seconds_until(pts_ns))
+            if self._closing.is_set():
+                return False
+            if self._is_live:
+                self._late += len(self._frames)
+                self._frames.clear()
+            self._frames.append((self._decoded, pts_ns, frame))
+            self._has_changed.notify_all()
+            return True
+
+    def _seconds_until(self, pts_ns: int) -> float:
+        now_ns = time.monotonic_ns()
+        if self._started_ns is None:
+            self._started_ns = now_ns - pts_ns
+        return max(0.0, (self._started_ns + pts_ns - now_ns) / 1e9)
+
+    def _frame_of(self, number: int, pts_ns: int, decoded: Any) -> Frame:
+        read_at_ns = time.monotonic_ns()
+        where = letterbox.fit(ImageSize(width=decoded.width, height=decoded.height), self._preprocess)
+        header = FrameHeader(
+            stream=self.stream,
+            frame=number,
+            pts_ns=pts_ns,
+            captured_at_ns=time.time_ns(),
+            clock=ClockSource.FILE if self._address.is_file_like else ClockSource.ARRIVAL,
+            source_size=where.source,
+            read_at_ns=read_at_ns,
+        )
+        return Frame(header=header, letterbox=where, image=rgb_from_frame(decoded, where.fitted))

@@ -1,0 +1,101 @@
+"""The gate in front of the scaler: decides size and colour for every new caps, in the streaming thread itself.
+
+A caps event passes here before the first frame that it describes. What we set on the elements behind the gate is
+therefore in force for exactly those frames, also when a camera changes its resolution in mid-stream.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edge.media.gstreamer.binding import load
+from edge.types import ImageSize, Letterbox, Preprocess
+from edge.vision import letterbox
+
+__all__ = ["Gate", "declared_or_bt601"]
+
+_MARK_WIDTH, _MARK_HEIGHT = "edge-source-width", "edge-source-height"
+
+
+def declared_or_bt601(colorimetry: str | None) -> str | None:
+    """Return the GStreamer colorimetry to read a YUV picture with, None for RGB (docs/adr/0003-colour.md).
+
+    What the stream declares is honoured; an undeclared matrix is BT.601, an undeclared range is limited.
+    """
+    video = load().video
+    colour = video.VideoColorimetry()
+    if colorimetry is None or not colour.from_string(colorimetry):
+        colour.from_string("bt601")
+    if colour.matrix == video.VideoColorMatrix.RGB:
+        return None
+    if colour.matrix == video.VideoColorMatrix.UNKNOWN:
+        colour.matrix = video.VideoColorMatrix.BT601
+    if colour.range == video.VideoColorRange.UNKNOWN:
+        colour.range = getattr(video.VideoColorRange, "16_235")
+    text: str = colour.to_string()
+    return text
+
+
+class Gate:
+    """Watches one pad and sets the `fitted` caps filter and, in software, the `colour` caps setter behind it."""
+
+    def __init__(self, pipeline: Any, preprocess: Preprocess) -> None:
+        self._gst = load().gst
+        self._preprocess = preprocess
+        self._colour = pipeline.get_by_name("colour")  # absent in nvmm.launch: there the surface tells its matrix
+        self._fitted = pipeline.get_by_name("fitted")
+        self._sources: dict[ImageSize, ImageSize] = {}
+        self.problem: Exception | None = None
+        first = self._colour or pipeline.get_by_name("scale")
+        self._pad = first.get_static_pad("sink")
+        self._probe = self._pad.add_probe(self._gst.PadProbeType.EVENT_DOWNSTREAM, self._on_event)
+
+    def disconnect(self) -> None:
+        """Let go of the pipeline: its pad holds us, and we hold its elements."""
+        self._pad.remove_probe(self._probe)
+
+    def letterbox_of(self, caps: Any) -> Letterbox:
+        """Return the letterbox of the frames that carry `caps`, the caps of a sample."""
+        fields = caps.get_structure(0)
+        fitted = ImageSize(width=fields.get_value("width"), height=fields.get_value("height"))
+        source = self._sources[fitted]
+        if fields.has_field(_MARK_WIDTH):
+            source = ImageSize(width=fields.get_value(_MARK_WIDTH), height=fields.get_value(_MARK_HEIGHT))
+        return letterbox.fit(source, self._preprocess)
+
+    def _on_event(self, _pad: Any, info: Any) -> Any:
+        event = info.get_event()
+        if event.type == self._gst.EventType.CAPS:
+            try:
+                self._set_caps(event.parse_caps().get_structure(0))
+            except Exception as error:  # a C callback; the reader raises it
+                self.problem = error
+        return self._gst.PadProbeReturn.OK
+
+    def _set_caps(self, fields: Any) -> None:
+        source = ImageSize(width=fields.get_value("width"), height=fields.get_value("height"))
+        fitted = letterbox.fit(source, self._preprocess).fitted
+        behind = self._caps(width=fitted.width, height=fitted.height)
+        if self._sources.setdefault(fitted, source) != source:
+            # Two source sizes with one fitted size: without a mark the new caps would equal the old ones, and
+            # nothing behind the scaler could tell which frames are which.
+            behind.set_value(_MARK_WIDTH, source.width)
+            behind.set_value(_MARK_HEIGHT, source.height)
+        if self._colour is not None:
+            self._pin_colour(fields, behind)
+        self._fitted.set_property("caps", behind)
+
+    def _pin_colour(self, fields: Any, behind: Any) -> None:
+        is_yuv = not fields.get_value("format").startswith(("RGB", "BGR", "xRGB", "xBGR", "ARGB", "ABGR", "GBR"))
+        text = fields.get_value("colorimetry") if fields.has_field("colorimetry") else None
+        colour = declared_or_bt601(text) if is_yuv else None
+        in_front = self._caps() if colour is None else self._caps(colorimetry=colour)
+        self._colour.set_property("caps", in_front)
+        if colour is not None:
+            behind.set_value("colorimetry", colour)
+
+    def _caps(self, **values: Any) -> Any:
+        caps = self._gst.Caps.new_empty_simple("video/x-raw")
+        for name, value in values.items():
+            caps.set_value(name, value)
+        return caps

@@ -1,0 +1,235 @@
+"""The MQTT publisher: accepts at any time, connects by itself, and never loses a number without saying so."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from edge.config.credentials import Credential
+from edge.config.schema import MqttConfig
+from edge.protocols import Message
+from edge.publish.convert import rfc3339_from_ns
+from edge.publish.entry import entry_from_message
+from edge.publish.messages import InfoMessage, StateMessage, StreamStateMessage
+from edge.publish.mqtt.client import Connection, connect
+from edge.publish.mqtt.connection import Waker, Will
+from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
+from edge.publish.mqtt.session import Session
+from edge.publish.mqtt.trouble import Backoff, BrokerError, Trouble
+from edge.publish.mqtt.version import ProtocolChoice
+from edge.publish.outbox import Outbox
+
+__all__ = ["MqttPublisher"]
+
+# Session numbers have to grow over connections and over starts without a disk write for each connection.
+_SESSIONS_PER_EPOCH = 1_000_000
+_IDLE_POLL_S = 1.0
+_FAREWELL_S = 1.0
+# After sending, the thread looks by itself for so long before it lets others pay for waking it.
+_LINGER_S = 0.005
+
+_log = logging.getLogger(__name__)
+
+
+class MqttPublisher:
+    """A `Publisher` with one thread of its own, which owns the connection and everything on it.
+
+    The birth (`info`), the device's state and the state of each stream are sent again after every reconnect. A
+    published `StateMessage` gets the session number of the connection that carries it.
+
+    Raises:
+        ConfigError: when the configuration cannot be used; an unreachable broker is no error.
+    """
+
+    def __init__(
+        self,
+        config: MqttConfig,
+        *,
+        info: InfoMessage,
+        credential: Credential | None = None,
+        base_dir: Path | None = None,
+        max_bytes: int = 8 << 20,
+        close_timeout_s: float = 5.0,
+        ack_timeout_s: float = 15.0,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._device = info.device
+        self._root = f"{topic_root(config)}/{info.device}"
+        self._endpoint = endpoint_from_config(
+            config, client_id=f"edge-{info.device}", credential=credential, base_dir=base_dir
+        )
+        self._outbox = Outbox(device=info.device, max_bytes=max_bytes)
+        self._close_timeout_s = close_timeout_s
+        self._ack_timeout_s = ack_timeout_s
+        self._backoff = backoff or Backoff()
+        self._protocol = ProtocolChoice(config.protocol)
+        self._will = Will(topic=f"{self._root}/state", payload=b"")
+        self._session = info.epoch * _SESSIONS_PER_EPOCH
+        self._state = StateMessage(device=info.device, state="online", since=_now())
+        self._streams: dict[str, StreamStateMessage] = {}
+        self._state_lock = threading.Lock()
+        self._is_connected = self._is_asleep = self._is_over = False
+        self._connections = 0
+        self._status = self._said = f"connecting to {self._endpoint}"
+        self._waker = Waker()
+        self._closing = threading.Event()
+        self._deadline_s = float("inf")
+        self._awake_until_s = 0.0
+        if credential is not None and self._endpoint.tls is None:
+            _log.warning("password travels in plain text broker=%s: use TLS", self._endpoint)
+        self._outbox.put(entry_from_message(info))
+        self._thread = threading.Thread(target=self._run, name="mqtt-publisher", daemon=True)
+        self._thread.start()
+
+    @property
+    def status(self) -> str:
+        """How it stands with the broker, one sentence for people; without secrets."""
+        return self._status
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the broker has accepted us and the connection stands, as far as known."""
+        return self._is_connected
+
+    def publish(self, message: Message) -> None:
+        """Accept a message; when the bounds are reached the oldest numbered ones go, and are declared."""
+        if self._closing.is_set():
+            return
+        if isinstance(message, StateMessage | StreamStateMessage):
+            self._publish_state(message)
+        else:
+            self._outbox.put(entry_from_message(message))
+        if self._is_asleep:
+            self._waker.wake()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until everything accepted is acknowledged by the broker; return whether it is."""
+        return self._outbox.wait_idle(timeout_s)
+
+    def counts(self) -> Mapping[str, int]:
+        """Return the outbox's balance, and `connections` made so far."""
+        return {**self._outbox.counts(), "connected": int(self._is_connected), "connections": self._connections}
+
+    def close(self) -> None:
+        """Deliver what can be delivered in time, mark streams and device as stopped, disconnect. Twice is no error."""
+        if not self._closing.is_set():
+            self._deadline_s = time.monotonic() + self._close_timeout_s
+            self._publish_state(StateMessage(device=self._device, state="stopping", since=_now(), reason="stopped"))
+            self._closing.set()
+            self._waker.wake()
+        self._thread.join(self._close_timeout_s + self._endpoint.connect_timeout_s)
+
+    def _publish_state(self, message: StateMessage | StreamStateMessage) -> None:
+        with self._state_lock:
+            if isinstance(message, StateMessage):
+                self._state = message
+                message = msgspec.structs.replace(message, session=self._session)
+            else:
+                self._streams[message.stream] = message
+            self._outbox.put(entry_from_message(message))
+
+    def _run(self) -> None:
+        while self._may_go_on():
+            connected_at_s = time.monotonic()
+            try:
+                self._serve(self._connect())
+            except BrokerError as trouble:
+                self._recover(trouble, connected_at_s)
+            except Exception:  # the border of the thread: a broker that sends nonsense must not end the publishing
+                _log.exception("publishing failed broker=%s", self._endpoint)
+                self._recover(BrokerError(Trouble.LOST, "the broker's answer was not understood"), connected_at_s)
+        left = self._outbox.drop_all()
+        if left:
+            _log.warning("messages not delivered at the end count=%d status=%s", left, self._status)
+        self._waker.close()
+
+    def _may_go_on(self) -> bool:
+        """Return false once closed, unless no attempt has failed yet: a run of a second is to be heard of, too."""
+        return not self._closing.is_set() or (not self._is_over and time.monotonic() < self._deadline_s)
+
+    def _connect(self) -> Connection:
+        with self._state_lock:
+            self._session += 1
+        state = msgspec.structs.replace(self._state, session=self._session)
+        offline = msgspec.structs.replace(state, state="offline", since=None, reason="connection lost")
+        will = dataclasses.replace(self._will, payload=offline.encode())
+        return connect(self._endpoint, version=self._protocol.version, will=will)
+
+    def _serve(self, connection: Connection) -> None:
+        self._protocol.accepted()
+        self._connections += 1
+        self._is_connected = True
+        with self._state_lock:
+            self._outbox.refresh(entry_from_message(msgspec.structs.replace(self._state, session=self._session)))
+        self._say(logging.INFO, f"connected to {self._endpoint}, {self._protocol.name}")
+        session = Session(connection, self._outbox, root=self._root, ack_timeout_s=self._ack_timeout_s)
+        try:
+            while not self._closing.is_set():
+                self._step(session)
+            self._say_goodbye(session)
+            connection.close()
+            self._is_connected = False
+            self._is_over = True
+            self._status = "closed"
+        except BaseException:
+            connection.abandon()
+            raise
+
+    def _step(self, session: Session, *, timeout_s: float = _IDLE_POLL_S) -> None:
+        linger_s = self._awake_until_s - time.monotonic()
+        if linger_s <= 0:
+            # The flag is raised before the last look at the outbox: whoever puts later sees it and wakes us.
+            self._is_asleep = session.is_ready
+        must_hurry = session.is_ready and self._outbox.has_more()
+        wait_s = timeout_s if linger_s <= 0 else min(linger_s, timeout_s)
+        has_sent = session.step(0 if must_hurry else wait_s, self._waker)
+        self._is_asleep = False
+        if has_sent:
+            self._awake_until_s = time.monotonic() + _LINGER_S
+
+    def _say_goodbye(self, session: Session) -> None:
+        self._drain(session, self._deadline_s - _FAREWELL_S)
+        for state in self._streams.values():
+            self._publish_state(msgspec.structs.replace(state, state="down", reason="stopped", since=_now()))
+        self._publish_state(StateMessage(device=self._device, state="offline", since=_now(), reason="stopped"))
+        self._drain(session, self._deadline_s)
+
+    def _drain(self, session: Session, deadline_s: float) -> None:
+        while self._outbox.counts()["waiting"] and time.monotonic() < deadline_s:
+            self._step(session, timeout_s=0.1)
+
+    def _recover(self, trouble: BrokerError, connected_at_s: float) -> None:
+        """Take everything unacknowledged back, adapt to what the broker cannot do, wait."""
+        lived_s = time.monotonic() - connected_at_s if self._is_connected else 0.0
+        self._is_connected = self._is_asleep = False
+        self._outbox.put_back_all()
+        self._adapt(trouble.kind)
+        delay_s = self._backoff.delay_s(trouble.kind, lived_s=lived_s, now_s=time.monotonic())
+        self._is_over = delay_s > 0
+        self._say(logging.WARNING, f"not connected to {self._endpoint}: {trouble}", next_try_s=delay_s)
+        self._closing.wait(delay_s)
+
+    def _adapt(self, kind: Trouble) -> None:
+        self._protocol.failed(kind)
+        if kind is Trouble.NO_RETAIN:
+            self._will = dataclasses.replace(self._will, is_retained=False)
+        elif kind is Trouble.NO_QOS_1:
+            self._will = dataclasses.replace(self._will, qos=0)
+
+    def _say(self, level: int, text: str, *, next_try_s: float | None = None) -> None:
+        """Keep the status, and log it when it is another one than before."""
+        self._status = text if next_try_s is None else f"{text}; next try in {next_try_s:.1f} s"
+        if text == self._said:
+            return
+        self._said = text
+        _log.log(level, "broker status=%s", self._status)
+
+
+def _now() -> str:
+    return rfc3339_from_ns(time.time_ns())

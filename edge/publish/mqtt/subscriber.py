@@ -1,0 +1,164 @@
+"""The consumer's side: messages of many devices from a broker, parsed where they are ours."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from edge.config.credentials import Credential
+from edge.config.schema import MqttConfig
+from edge.errors import PublishError
+from edge.publish.messages import MESSAGE_TYPES, WireMessage
+from edge.publish.mqtt.client import Connection, connect
+from edge.publish.mqtt.connection import Received, Subscribed
+from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
+from edge.publish.mqtt.trouble import Backoff, BrokerError, Trouble
+from edge.publish.mqtt.version import ProtocolChoice
+
+__all__ = ["Arrival", "Subscriber", "message_from_payload"]
+
+# A first attempt may fail this often for reasons that we adapt to (protocol version).
+_FIRST_ATTEMPTS = 2
+_POLL_S = 0.2
+
+_decoders = {name: msgspec.json.Decoder(kind) for name, kind in MESSAGE_TYPES.items()}
+
+
+class _Tagged(msgspec.Struct):
+    schema: str
+
+
+_tag_decoder = msgspec.json.Decoder(_Tagged)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One received message; `message` is None where it is not one of ours or damaged."""
+
+    topic: str
+    payload: bytes
+    is_retained: bool
+    message: WireMessage | None
+
+
+def message_from_payload(payload: bytes) -> WireMessage | None:
+    """Return the message, or None for whatever else travels on the topics; unknown keys are passed over."""
+    try:
+        decoder = _decoders.get(_tag_decoder.decode(payload).schema)
+        return None if decoder is None else decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+class Subscriber:
+    """Receives in the caller's thread and reconnects by itself; what is missed meanwhile shows in the numbers.
+
+    Raises:
+        ConfigError: when the configuration cannot be used.
+    """
+
+    def __init__(
+        self,
+        config: MqttConfig,
+        *,
+        device: str = "+",
+        credential: Credential | None = None,
+        base_dir: Path | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        client_id = f"edge-listen-{secrets.token_hex(4)}"
+        # Not the configured client id: that is the device's own, and the broker would throw it out for us.
+        config = msgspec.structs.replace(config, client_id=None)
+        self._endpoint = endpoint_from_config(config, client_id=client_id, credential=credential, base_dir=base_dir)
+        self._filter = f"{topic_root(config)}/{device}/#"
+        self._backoff = backoff or Backoff()
+        self._protocol = ProtocolChoice(config.protocol)
+        self._connection: Connection | None = None
+        self._early: list[Received] = []
+
+    def __str__(self) -> str:
+        return f"{self._filter} at {self._endpoint}"
+
+    def open(self) -> None:
+        """Connect and subscribe.
+
+        Raises:
+            PublishError: when that is not possible.
+        """
+        for _ in range(_FIRST_ATTEMPTS):
+            try:
+                self._connection = self._subscribe()
+                return
+            except BrokerError as error:
+                if error.kind not in (Trouble.VERSION, Trouble.CLOSED):
+                    raise PublishError(f"{self._endpoint}: {error.problem}", hint=error.hint) from error
+                self._protocol.failed(error.kind, patience=1)
+                last = error
+        raise PublishError(f"{self._endpoint}: {last.problem}", hint=last.hint) from last
+
+    def receive(self, *, on_status: Callable[[str], None] | None = None) -> Iterator[Arrival | None]:
+        """Yield messages as they come, and None a few times a second while there are none, without end.
+
+        `on_status` hears of losses and of reconnects.
+        """
+        say = on_status or (lambda text: None)
+        since_s = time.monotonic()
+        while True:
+            try:
+                if self._connection is None:
+                    since_s = time.monotonic()
+                    self._connection = self._subscribe()
+                    say(f"connected to {self._endpoint}")
+                yield from self._poll(self._connection)
+            except BrokerError as error:
+                self._connection = None
+                now_s = time.monotonic()
+                delay_s = self._backoff.delay_s(error.kind, lived_s=now_s - since_s, now_s=now_s)
+                say(f"not connected to {self._endpoint}: {error}; next try in {delay_s:.1f} s")
+                yield from _pause(delay_s)
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _subscribe(self) -> Connection:
+        connection = connect(self._endpoint, version=self._protocol.version)
+        self._protocol.accepted()
+        connection.subscribe((self._filter,))
+        deadline_s = time.monotonic() + self._endpoint.connect_timeout_s
+        while time.monotonic() < deadline_s:
+            events = connection.poll(_POLL_S)
+            # What the broker held for us, and retained messages, may come before its answer.
+            self._early += [event for event in events if isinstance(event, Received)]
+            answers = [event for event in events if isinstance(event, Subscribed)]
+            if answers and not answers[0].is_refused:
+                return connection
+            if answers:
+                connection.abandon()
+                hint = "check the broker's access list"
+                raise BrokerError(Trouble.REFUSED, f"may not subscribe to {self._filter}", hint=hint)
+        connection.abandon()
+        raise BrokerError(Trouble.UNREACHABLE, "the broker does not answer the subscription")
+
+    def _poll(self, connection: Connection) -> Iterator[Arrival | None]:
+        early, self._early = self._early, []
+        events = early or connection.poll(_POLL_S)
+        if not events:
+            yield None
+        for event in events:
+            if isinstance(event, Received):
+                yield Arrival(event.topic, event.payload, event.is_retained, message_from_payload(event.payload))
+
+
+def _pause(delay_s: float) -> Iterator[None]:
+    until_s = time.monotonic() + delay_s
+    while time.monotonic() < until_s:
+        time.sleep(min(_POLL_S, max(0.0, until_s - time.monotonic())))
+        yield None

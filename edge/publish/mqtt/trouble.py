@@ -1,0 +1,139 @@
+"""What can be wrong between us and a broker, in words that say what to do, and how long to wait before the next try."""
+
+from __future__ import annotations
+
+import enum
+import random
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+
+from edge.errors import PublishError
+from edge.publish.mqtt.endpoint import Endpoint
+
+__all__ = ["Backoff", "BrokerError", "Trouble", "trouble_from_error", "trouble_from_reason"]
+
+
+class Trouble(enum.Enum):
+    """Kinds that are treated differently."""
+
+    UNREACHABLE = "unreachable"
+    TLS = "tls"
+    CLOSED = "closed at CONNECT"  # or no answer to it
+    LOST = "lost"
+    REFUSED = "refused"  # a person has to change something
+    TAKEN_OVER = "taken over"
+    VERSION = "protocol version"
+    NO_RETAIN = "no retained Will"
+    NO_QOS_1 = "no QoS 1 Will"
+
+
+class BrokerError(PublishError):
+    """There is no connection, or no longer."""
+
+    def __init__(self, kind: Trouble, problem: str, *, hint: str | None = None) -> None:
+        super().__init__(problem, hint=hint)
+        self.kind = kind
+
+
+_REASONS: dict[int, tuple[Trouble, str | None]] = {
+    0x84: (Trouble.VERSION, "MQTT 3.1.1 is tried next"),
+    0x85: (Trouble.REFUSED, "set mqtt.client_id to one that the broker accepts"),
+    0x86: (Trouble.REFUSED, "check user name and password of mqtt.credential"),
+    0x87: (Trouble.REFUSED, "the broker wants a user (mqtt.credential), or its access list does not allow this one"),
+    0x8A: (Trouble.REFUSED, "the broker has banned this client"),
+    0x8C: (Trouble.REFUSED, "the broker wants an authentication method that is not supported"),
+    0x8E: (Trouble.TAKEN_OVER, "another client uses this client id: give each device its own name"),
+    0x9A: (Trouble.NO_RETAIN, "going on without a retained Will"),
+    0x9B: (Trouble.NO_QOS_1, "going on with QoS 0"),
+}
+
+
+def trouble_from_reason(reason: int, name: str) -> BrokerError:
+    """Return what a CONNACK or DISCONNECT with this MQTT v5 reason code means."""
+    kind, hint = _REASONS.get(reason, (Trouble.LOST, None))
+    return BrokerError(kind, f"the broker answered 0x{reason:02X} ({name})", hint=hint)
+
+
+def trouble_from_error(error: OSError, endpoint: Endpoint) -> BrokerError:
+    """Return what an error of name look-up, TCP or TLS means."""
+    if isinstance(error, ssl.SSLError):
+        return _tls_trouble(error)
+    if isinstance(error, socket.gaierror):
+        return BrokerError(
+            Trouble.UNREACHABLE, f"no such host name: {endpoint.host}", hint="check mqtt.host and the name server"
+        )
+    if isinstance(error, ConnectionRefusedError):
+        return BrokerError(
+            Trouble.UNREACHABLE, "nothing listens on this port", hint="is the broker running, and is mqtt.port right?"
+        )
+    if isinstance(error, ConnectionResetError) and endpoint.tls is not None:
+        return _no_tls_trouble("connection reset")
+    what = "no answer" if isinstance(error, TimeoutError) else (error.strerror or type(error).__name__)
+    return BrokerError(Trouble.UNREACHABLE, what, hint="check the network and mqtt.host")
+
+
+def _tls_trouble(error: ssl.SSLError) -> BrokerError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return BrokerError(
+            Trouble.TLS,
+            f"the broker's certificate is not accepted: {error.verify_message}",
+            hint="mqtt.tls.ca names the authority, and mqtt.host has to be a name in the certificate",
+        )
+    reason = error.reason or "connection closed"
+    if "ALERT" in reason:
+        return BrokerError(
+            Trouble.TLS,
+            f"the broker ended the TLS handshake: {reason}",
+            hint="it may want a client certificate: mqtt.tls.certificate and mqtt.tls.key",
+        )
+    return _no_tls_trouble(reason)
+
+
+def _no_tls_trouble(reason: str) -> BrokerError:
+    return BrokerError(
+        Trouble.TLS,
+        f"TLS handshake failed: {reason}",
+        hint="mqtt.port has to be the broker's TLS port; plain text has to be asked for with `tls: false`",
+    )
+
+
+class Backoff:
+    """How long to wait before the next attempt: doubling, with jitter over the whole range so that fleets spread.
+
+    Where a person has to act (refused, or two takeovers within a minute) it is `refused_s`: no storm of attempts, and
+    no war between two clients of one name.
+    """
+
+    def __init__(
+        self,
+        *,
+        min_s: float = 0.5,
+        max_s: float = 30.0,
+        refused_s: float = 300.0,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._min_s = min_s
+        self._max_s = max_s
+        self._refused_s = refused_s
+        self._uniform = uniform
+        self._ceiling_s = 2 * min_s
+        self._takeovers: deque[float] = deque(maxlen=2)
+
+    def delay_s(self, kind: Trouble, *, lived_s: float, now_s: float) -> float:
+        """Return the wait after a connection that lived `lived_s` (0: it was never made)."""
+        if kind in (Trouble.VERSION, Trouble.NO_RETAIN, Trouble.NO_QOS_1):
+            return 0.0
+        if kind is Trouble.TAKEN_OVER:
+            self._takeovers.append(now_s)
+        if kind is Trouble.REFUSED or (kind is Trouble.TAKEN_OVER and self._is_contested(now_s)):
+            return self._uniform(0.9 * self._refused_s, 1.1 * self._refused_s)
+        if lived_s >= self._max_s:  # less, and two clients of one id that throw each other out would never slow down
+            self._ceiling_s = 2 * self._min_s
+        delay_s = self._uniform(self._min_s, self._ceiling_s)
+        self._ceiling_s = min(self._max_s, 2 * self._ceiling_s)
+        return delay_s
+
+    def _is_contested(self, now_s: float) -> bool:
+        return len(self._takeovers) == 2 and now_s - self._takeovers[0] < 60

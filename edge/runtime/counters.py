@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from edge.types import DropReason, FrameResult, SourceCounts, StreamId
 
-__all__ = ["Counters", "Histogram", "StreamReport", "report_stream"]
+__all__ = ["Counters", "Histogram", "StreamCounts", "StreamReport", "report_stream"]
 
 _BUCKETS_PER_OCTAVE = 16  # 4.4 % wide: finer than anybody reads a latency
 
@@ -53,6 +53,18 @@ class _Stream:
     inferred: int = 0
     detections: int = 0
     dropped: Counter[DropReason] = field(default_factory=Counter)
+    first_read_at_ns: int = 0
+    last_read_at_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamCounts:
+    """What the pipeline did with the frames of one stream; `fps` is between its first and its last inferred frame."""
+
+    inferred: int = 0
+    detections: int = 0
+    dropped: Mapping[DropReason, int] = field(default_factory=dict)
+    fps: float = 0.0
 
 
 class Counters:
@@ -86,14 +98,22 @@ class Counters:
         with self._lock:
             return dict(sorted(self._batch_sizes.items()))
 
-    def of_stream(self, stream: StreamId) -> tuple[int, int, Mapping[DropReason, int]]:
-        """Return frames inferred, detections found, and frames dropped by reason."""
+    def of_stream(self, stream: StreamId) -> StreamCounts:
+        """Return what was done with the frames of a stream so far."""
         with self._lock:
             counted = self._streams.get(stream, _Stream())
-            return counted.inferred, counted.detections, Counter(counted.dropped)
+            span_s = (counted.last_read_at_ns - counted.first_read_at_ns) / 1e9
+            return StreamCounts(
+                inferred=counted.inferred,
+                detections=counted.detections,
+                dropped=Counter(counted.dropped),
+                fps=(counted.inferred - 1) / span_s if span_s > 0 else 0.0,
+            )
 
     def _inferred_one(self, result: FrameResult) -> None:
         counted = self._streams.setdefault(result.header.stream, _Stream())
+        counted.first_read_at_ns = counted.first_read_at_ns or result.header.read_at_ns
+        counted.last_read_at_ns = result.header.read_at_ns
         counted.inferred += 1
         counted.detections += len(result.detections)
         times = result.times
@@ -112,6 +132,7 @@ class StreamReport:
     detections: int
     dropped: Mapping[DropReason, int]
     errors: int
+    fps: float
 
     @property
     def unaccounted(self) -> int:
@@ -121,16 +142,17 @@ class StreamReport:
 
 def report_stream(stream: StreamId, source: SourceCounts, counters: Counters) -> StreamReport:
     """Return the account of one stream from what its source and the pipeline counted."""
-    inferred, detections, dropped = counters.of_stream(stream)
+    counted = counters.of_stream(stream)
     return StreamReport(
         stream=stream,
         decoded=source.decoded,
-        inferred=inferred,
-        detections=detections,
+        inferred=counted.inferred,
+        detections=counted.detections,
         dropped={
-            reason: dropped.get(reason, 0) + source.dropped.get(reason, 0)
+            reason: counted.dropped.get(reason, 0) + source.dropped.get(reason, 0)
             for reason in DropReason
-            if reason in dropped or reason in source.dropped
+            if reason in counted.dropped or reason in source.dropped
         },
         errors=source.errors,
+        fps=counted.fps,
     )

@@ -86,5 +86,5 @@ class RunReport:
             "unaccounted": stream.unaccounted,
             "decode_errors": stream.errors,
             "detections": stream.detections,
-            "fps": round(stream.inferred / self.times.elapsed_s, 2) if self.times.elapsed_s else 0.0,
+            "fps": round(stream.fps, 2),
         }

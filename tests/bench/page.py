@@ -78,7 +78,7 @@ def _live(result):
     for count, one in result["live"].items():
         streams, total = one["streams"], one["stages_ms"]["total"]
         decoded = sum(stream["decoded"] for stream in streams)
-        dropped = sum(sum(stream["dropped"].values()) for stream in streams)
+        dropped = sum(sum(stream["dropped"].values()) - stream["dropped"].get("stopped", 0) for stream in streams)
         fps = [stream["fps"] for stream in streams]
         yield (
             f"| {count} | {sum(fps) / len(fps):.2f} ({min(fps):.2f}) | {100 * dropped / max(decoded, 1):.1f} % "

@@ -125,13 +125,14 @@ def _print_account(result: DemoReport) -> None:
             f"{stream['fps']:.2f}",
             str(stream["decoded"]),
             str(stream["inferred"]),
-            str(sum(stream["dropped"].values())),
+            str(sum(stream["dropped"].values()) - stream["dropped"].get("stopped", 0)),
+            str(stream["dropped"].get("stopped", 0)),
             f"{result.scores[stream['id']].precision:.3f}",
             f"{result.scores[stream['id']].recall:.3f}",
         )
         for stream in content["streams"]
     ]
-    columns = ("camera", "fps", "decoded", "inferred", "dropped", "precision", "recall")
+    columns = ("camera", "fps", "decoded", "inferred", "dropped", "at stop", "precision", "recall")
     Console(highlight=False).print(make_table(None, columns, rows))
     total = content["stages_ms"]["total"]
     click.echo(
@@ -139,7 +140,7 @@ def _print_account(result: DemoReport) -> None:
         f"precision       {result.score.precision:.3f} and recall {result.score.recall:.3f} at IoU 0.5, "
         f"{result.score.labelled} objects of the exact ground truth\n"
         f"messages        {result.sent} sent, {result.received} received, {result.duplicates} twice\n"
-        f"counts          {'balance' if not result.problems else 'DO NOT BALANCE'}: decoded = inferred + dropped, "
-        "sent = received\n"
+        f"counts          {'balance' if not result.problems else 'DO NOT BALANCE'}: "
+        "decoded = inferred + dropped + at stop, sent = received\n"
     )
     click.echo(_NEXT)

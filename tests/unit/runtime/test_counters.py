@@ -17,7 +17,7 @@ from edge.types import (
 EAST = StreamId("east")
 
 
-def result(detections=1):
+def result(detections=1, read_at_ns=0):
     found = Detections(
         xyxy=np.zeros((detections, 4), np.float32),
         score=np.ones(detections, np.float32),
@@ -30,7 +30,7 @@ def result(detections=1):
         captured_at_ns=0,
         clock=ClockSource.FILE,
         source_size=ImageSize(width=4, height=4),
-        read_at_ns=0,
+        read_at_ns=read_at_ns,
     )
     times = StageTimes(decode_ns=1_000_000, batch_wait_ns=2_000_000, infer_ns=10_000_000, post_ns=500_000)
     return FrameResult(header=header, detections=found, times=times)
@@ -79,3 +79,11 @@ def test_the_total_is_the_sum_of_the_stages():
 
     assert counters.stage_json()["total"]["mean"] == pytest.approx(13.5)
     assert counters.batch_sizes() == {1: 1}
+
+
+def test_the_rate_is_between_the_first_and_the_last_frame():
+    counters = Counters()
+    for second in range(10, 16):
+        counters.inferred([result(read_at_ns=second * 1_000_000_000), result(read_at_ns=second * 1_000_000_000 + 1)])
+
+    assert counters.of_stream(EAST).fps == pytest.approx(11 / 5)

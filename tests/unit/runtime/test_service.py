@@ -166,10 +166,10 @@ def test_an_engine_that_fails_ends_the_run_and_the_counts_still_balance(make, sp
     with pytest.raises(EngineError, match="the device is gone"):
         Service(parts).run(threading.Event())
 
-    inferred, _, dropped = parts.counters.of_stream(StreamId("a"))
-    assert inferred == len(results) == 2
-    assert dropped[DropReason.FAILED] == 1
-    assert source.counts().decoded == inferred + sum(dropped.values())
+    counted = parts.counters.of_stream(StreamId("a"))
+    assert counted.inferred == len(results) == 2
+    assert counted.dropped[DropReason.FAILED] == 1
+    assert source.counts().decoded == counted.inferred + sum(counted.dropped.values())
 
 
 def test_a_tick_sees_the_run_as_it_goes(make, spec):

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.errors import EdgeError
 from edge.protocols import Engine
 from edge.runtime.batcher import Batch, Batcher
 from edge.runtime.counters import Counters
@@ -71,8 +70,6 @@ class InferenceLoop:
             self.error = error
             if running is not None:
                 self._count_failed(running[0])
-            if not isinstance(error, EdgeError):
-                raise
 
     def _turn(self, running: tuple[Batch, int] | None) -> tuple[Batch, int] | None:
         if running is None:

@@ -1,4 +1,5 @@
 import builtins
+import gc
 import socket
 
 import paho.mqtt.client as mqtt
@@ -21,6 +22,19 @@ def test_a_broker_serves_on_loopback_until_the_end_of_its_block():
 
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((broker.host, broker.port), timeout=5)
+
+
+def test_a_client_that_leaves_at_the_last_moment_leaves_no_socket_behind():
+    # An open socket that the collector finds is an error of the test that runs by then.
+    for _ in range(5):
+        with EmbeddedBroker() as broker:
+            client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+            client.connect(broker.host, broker.port)
+            client.loop_start()
+            wait_until(client.is_connected, what="connected")
+            client.socket().shutdown(socket.SHUT_RDWR)
+        client.loop_stop()
+        gc.collect()
 
 
 def test_two_brokers_get_along():

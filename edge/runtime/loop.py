@@ -42,8 +42,8 @@ class InferenceLoop:
         self._counters = counters
         self._draining = threading.Event()
         self._thread = threading.Thread(target=self._run, name="infer", daemon=True)
+        self._begun: list[Batch] = []
         self.error: BaseException | None = None
-        self.last_turn_at_ns = time.monotonic_ns()
 
     def start(self) -> None:
         """Begin."""
@@ -65,11 +65,9 @@ class InferenceLoop:
         try:
             while running is not None or not self._draining.is_set() or self._has_more():
                 running = self._turn(running)
-                self.last_turn_at_ns = time.monotonic_ns()
         except BaseException as error:  # the border of this thread: recorded here, raised again by the service
             self.error = error
-            if running is not None:
-                self._count_failed(running[0])
+            self._count_failed()
 
     def _turn(self, running: tuple[Batch, int] | None) -> tuple[Batch, int] | None:
         if running is None:
@@ -83,6 +81,7 @@ class InferenceLoop:
         following = self._begin(0)
         results = self._read_out(batch, output, infer_ns=inferred_at_ns - started_at_ns, since_ns=inferred_at_ns)
         self._counters.inferred(results)
+        self._begun.remove(batch)
         self._inference.on_results(results)
         if pixels is not None and self._inference.on_canvas is not None:
             self._inference.on_canvas(batch, pixels, results)
@@ -92,6 +91,7 @@ class InferenceLoop:
         batch = self._batcher.take(timeout_s)
         if batch is None:
             return None
+        self._begun.append(batch)
         self._engine.start(batch.index, len(batch.rows))
         return batch, time.monotonic_ns()
 
@@ -121,6 +121,7 @@ class InferenceLoop:
         class_ids = self._inference.class_filter.get(stream)
         return detections if class_ids is None else select_classes(detections, class_ids)
 
-    def _count_failed(self, batch: Batch) -> None:
-        for row in batch.rows:
-            self._counters.dropped(row.header.stream, DropReason.FAILED)
+    def _count_failed(self) -> None:
+        for batch in self._begun:
+            for row in batch.rows:
+                self._counters.dropped(row.header.stream, DropReason.FAILED)

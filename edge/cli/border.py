@@ -11,12 +11,12 @@ import click
 
 from edge.errors import ConfigError, EdgeError, MissingDependencyError, ModelError
 
-__all__ = ["run_command"]
+__all__ = ["INTERRUPTED", "run_command"]
 
 _INTERNAL_ERROR = 1
 _USAGE_ERROR = 2
 _SERVICE_CONFIGURATION = 78  # EX_CONFIG: tells systemd that a restart does not help
-_INTERRUPTED = 130
+INTERRUPTED = 130
 
 
 def run_command(command: click.Command, *, is_service: bool = False) -> NoReturn:
@@ -33,7 +33,7 @@ def _exit_code_of(command: click.Command, *, is_service: bool) -> int:
         return _USAGE_ERROR
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
-        return _INTERRUPTED
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -14,6 +14,9 @@ __all__ = ["Document", "Location", "read_document"]
 
 Location = tuple[str | int, ...]
 
+_MAX_VALUES = 20_000  # a pipeline of a thousand streams has fewer; aliases of aliases soon have billions
+_MAX_DEPTH = 12
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
@@ -57,37 +60,51 @@ def read_document(path: Path) -> Document:
         raise ConfigError(f"{path}:{mark.line + 1 if mark else 1}: not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not YAML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: is nested too deeply for a pipeline") from None
     if root is None:
         raise ConfigError(f"{path}: is empty", hint="see pipelines/reference.yaml")
-    lines: dict[Location, int] = {}
-    return Document(path=path, content=_plain(root, (), lines, path), lines=lines)
+    reader = _Reader(path)
+    return Document(path=path, content=reader.plain(root, ()), lines=reader.lines)
 
 
-def _plain(node: yaml.Node, location: Location, lines: dict[Location, int], path: Path) -> Any:
-    lines[location] = node.start_mark.line + 1
-    if isinstance(node, yaml.MappingNode):
-        return _mapping(node, location, lines, path)
-    if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, (*location, index), lines, path) for index, item in enumerate(node.value)]
-    try:
-        return yaml.SafeLoader("").construct_object(node)
-    except (yaml.YAMLError, ValueError):
-        raise ConfigError(f"{path}:{lines[location]}: {_spell(location)}cannot read {node.value!r}; quote it") from None
+class _Reader:
+    """Turns nodes into plain values, and remembers their lines. Aliases are values like others, but not without end."""
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.lines: dict[Location, int] = {}
 
-def _mapping(node: yaml.MappingNode, location: Location, lines: dict[Location, int], path: Path) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for key_node, value_node in node.value:
-        key = str(key_node.value)
-        here = (*location, key)
-        if key in values:
+    def plain(self, node: yaml.Node, here: Location) -> Any:
+        line = node.start_mark.line + 1
+        if len(here) > _MAX_DEPTH or len(self.lines) > _MAX_VALUES:
             raise ConfigError(
-                f"{path}:{key_node.start_mark.line + 1}: {_spell(here)}"
-                f"given twice, first in line {lines[here]}; keep one"
+                f"{self._path}:{line}: more than {_MAX_VALUES} values or {_MAX_DEPTH} levels; this is no pipeline file"
             )
-        values[key] = _plain(value_node, here, lines, path)
-        lines[here] = key_node.start_mark.line + 1
-    return values
+        self.lines[here] = line
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, here)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.plain(item, (*here, index)) for index, item in enumerate(node.value)]
+        try:
+            return yaml.SafeLoader("").construct_object(node)
+        except (yaml.YAMLError, ValueError):
+            raise ConfigError(f"{self._path}:{line}: {_spell(here)}cannot read {node.value!r}; quote it") from None
+
+    def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise ConfigError(f"{self._path}:{line}: {_spell(location)}a key has to be plain text")
+            here = (*location, key_node.value)
+            if key_node.value in values:
+                raise ConfigError(
+                    f"{self._path}:{line}: {_spell(here)}given twice, first in line {self.lines[here]}; keep one"
+                )
+            values[key_node.value] = self.plain(value_node, here)
+            self.lines[here] = line
+        return values
 
 
 def _spell(location: Location) -> str:

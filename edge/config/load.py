@@ -102,6 +102,8 @@ def _in_our_words(text: str, document: Document, location: Location) -> str:
     if missing is not None:
         return f"{missing.group(1)!r} is missing; it has no default, add it"
     got = f"got {document.at(location)!r}"
+    if "matching regex" in text and location[-1] == "host":
+        return f"{got}, expected a host name or an address alone; a port goes to mqtt.port, a scheme nowhere"
     if "matching regex" in text:
         return f"{got}, expected 1 to 32 of a-z, 0-9 and '-' (a topic level and a file name); rename it"
     if "invalid enum value" in text.lower():

@@ -17,10 +17,14 @@ __all__ = [
     "TlsConfig",
 ]
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
+# Every number has an upper bound, so that infinity, which YAML can write, is refused where it stands.
+Rate = Annotated[float, msgspec.Meta(gt=0, le=1000)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-TopicLevel = Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{1,32}$")]
-InputSize = Annotated[list[Annotated[int, msgspec.Meta(ge=32)]], msgspec.Meta(min_length=2, max_length=2)]
+# "$" alone would also match before a line break at the end.
+TopicLevel = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9-]{1,32}(?!\n)$")]
+Host = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9._-]+|[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)(?!\n)$")]
+InputSize = Annotated[list[Annotated[int, msgspec.Meta(ge=32, le=8192)]], msgspec.Meta(min_length=2, max_length=2)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
@@ -36,7 +40,7 @@ class ModelConfig(_Strict, frozen=True, kw_only=True):
     precision: Literal["int8", "fp16", "fp32"] = "fp32"
     score_threshold: Share = 0.25
     iou_threshold: Share = 0.45
-    max_detections: Annotated[int, msgspec.Meta(ge=1)] = 300
+    max_detections: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 300
     family: Literal["yolov5", "yolov8", "yolov10", "yolox"] | None = None
     labels: list[str] | None = None
     input_size: InputSize | None = None
@@ -46,15 +50,15 @@ class EngineConfig(_Strict, frozen=True, kw_only=True):
     """Which engine runs the model; `threads` and `rows_per_request` are the CPU engine's, threads None = all cores."""
 
     kind: Literal["auto", "tensorrt", "openvino"] = "auto"
-    threads: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    rows_per_request: Annotated[int, msgspec.Meta(ge=1)] = 1
+    threads: Annotated[int, msgspec.Meta(ge=1, le=1024)] | None = None
+    rows_per_request: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
 
 
 class BatchConfig(_Strict, frozen=True, kw_only=True):
     """A batch is closed when it is full or its oldest frame has waited `max_wait_ms`."""
 
     max_frames: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
-    max_wait_ms: Annotated[float, msgspec.Meta(ge=0)] = 20
+    max_wait_ms: Annotated[float, msgspec.Meta(ge=0, le=60_000)] = 20
 
 
 class StreamConfig(_Strict, frozen=True, kw_only=True):
@@ -63,13 +67,13 @@ class StreamConfig(_Strict, frozen=True, kw_only=True):
     id: TopicLevel
     uri: str
     credential: str | None = None
-    max_fps: Positive | None = None
-    classes: list[str] | None = None
+    max_fps: Rate | None = None
+    classes: Annotated[list[str], msgspec.Meta(min_length=1)] | None = None
     loop: bool = False
     realtime: bool = False
     decoder: Literal["auto", "software", "nvmm", "pyav"] = "auto"
-    latency_ms: Annotated[int, msgspec.Meta(ge=0)] = 200
-    stall_s: Positive = 3.0
+    latency_ms: Annotated[int, msgspec.Meta(ge=0, le=60_000)] = 200
+    stall_s: Seconds = 3.0
 
 
 class TlsConfig(_Strict, frozen=True, kw_only=True):
@@ -83,7 +87,7 @@ class TlsConfig(_Strict, frozen=True, kw_only=True):
 class MqttConfig(_Strict, frozen=True, kw_only=True):
     """The broker. TLS is on unless `tls: false` asks for plain text. `auto` falls back from MQTT v5 to v3.1.1."""
 
-    host: str
+    host: Host
     port: Port | None = None
     site: TopicLevel = "default"
     prefix: str = "edge/v1"
@@ -98,7 +102,7 @@ class PublishConfig(_Strict, frozen=True, kw_only=True):
     """Which frames become messages: all, those with detections, or those where something changed, plus a heartbeat."""
 
     mode: Literal["all", "nonempty", "change"] = "change"
-    heartbeat_s: Positive = 1.0
+    heartbeat_s: Seconds = 1.0
     jsonl: str | None = None
 
 

@@ -21,6 +21,7 @@ from edge.demo.cameras import SyntheticCamera, render_camera
 from edge.demo.score import Score
 from edge.demo.street.scene import Scene
 from edge.demo.witness import Witness
+from edge.errors import ConfigError
 from edge.runtime.build import build_parts
 from edge.runtime.report import RunReport
 from edge.runtime.service import Service
@@ -95,7 +96,10 @@ def run_demo(options: DemoOptions, stop: threading.Event, hooks: DemoHooks) -> D
     """
     with contextlib.ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edge-demo-")))
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{folder}: no folder to keep clips in: {error.strerror}") from None
         hooks.on_stage(f"rendering {options.cameras} cameras and encoding them to H.264")
         cameras = [
             render_camera(number, folder, on_frame=hooks.on_frame, is_sampled=options.folder is not None)

@@ -98,7 +98,7 @@ def evaluate_model(options: EvaluationOptions, *, on_image: Callable[[int, int],
         EdgeError: if model, images, labels or precision cannot be used.
     """
     spec = inspect_model(options.model, overrides=options.overrides)
-    paths = list_images(options.images)
+    paths = _images_by_stem(options.images)
     labels = open_labels(options.labels, spec.labels)
     engine = make_engine(spec, EngineConfig(), precision=options.precision, max_batch=_BATCH)
     source = StillSource(StreamId("images"), paths, preprocess=spec.preprocess)
@@ -129,6 +129,19 @@ def evaluate_model(options: EvaluationOptions, *, on_image: Callable[[int, int],
         elapsed_s=time.monotonic() - started,
         pycocotools=_by_pycocotools(kept) if options.is_cross_checked else None,
     )
+
+
+def _images_by_stem(folder: Path) -> list[Path]:
+    paths = list_images(folder)
+    first_of: dict[str, Path] = {}
+    for path in paths:
+        other = first_of.setdefault(path.stem, path)
+        if other is not path:
+            raise DatasetError(
+                f"{folder}: {other.name} and {path.name}: labels are found by name, which does not tell them apart",
+                hint="rename or remove one",
+            )
+    return paths
 
 
 def _by_pycocotools(kept: dict[str, tuple[Detections, GroundTruth]]) -> tuple[float, float]:

@@ -7,6 +7,7 @@ is copied or allocated per frame.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -99,7 +100,9 @@ class OpenVinoEngine:
             raise EngineError(f"{self._spec.path.name}: inference failed: {error}") from error
 
     def close(self) -> None:
-        """Free the requests and the compiled models."""
+        """Free the requests and the compiled models; what is still being inferred is waited for and forgotten."""
+        for buffer in self._buffers:
+            buffer.end()
         self._buffers = ()
 
     def _compile_config(self, options: OpenVinoOptions) -> dict[str, str]:
@@ -208,15 +211,23 @@ class _Buffer:
             request.start_async()
 
     def wait(self) -> NDArray[np.float32]:
-        started, self._started = self._started, []
         try:
-            for request in started:
+            for request in self._started:
                 request.wait()
         except RuntimeError:
-            for request in started:  # none may still write into the output when the caller goes on
-                request.cancel()
+            self.end()
             raise
+        self._started = []
         return self._output[: self._count]
+
+    def end(self) -> None:
+        """Return once nothing reads the canvas or writes the output any more."""
+        started, self._started = self._started, []
+        for request in started:
+            request.cancel()
+        for request in started:
+            with contextlib.suppress(RuntimeError):  # a cancelled request says so
+                request.wait()
 
     def run(self, images: NDArray[np.uint8], *, step: int) -> NDArray[np.float32]:
         """Infer `step` images at once and return a copy of their output."""

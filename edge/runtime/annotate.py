@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from edge.errors import ConfigError
 from edge.media.images import draw_boxes, write_image
 from edge.runtime.batcher import Batch
 from edge.types import FrameResult, Letterbox, StreamId
@@ -19,7 +20,10 @@ class Annotator:
     """Writes at most one picture per stream and `every_s` seconds of its own time: `STREAM-FRAME.jpg` in `folder`."""
 
     def __init__(self, folder: Path, *, labels: Sequence[str], every_s: float) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{folder}: no folder for annotated frames: {error.strerror}") from None
         self._folder = folder
         self._labels = labels
         self._every_ns = round(every_s * 1e9)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from edge.cli.lazy import verbosity_option
+from edge.cli.options import SECONDS
 
 __all__ = ["bench"]
 
@@ -18,7 +19,15 @@ Examples:
   edge-runtime bench --pipeline gates.yaml --duration 30 --json"""
 )
 @click.option("--pipeline", "path", type=click.Path(path_type=Path), required=True, help="The pipeline file.")
-@click.option("--duration", "duration_s", default=10.0, show_default=True, metavar="S", help="Seconds per measurement.")
+@click.option(
+    "--duration",
+    "duration_s",
+    type=SECONDS,
+    default=10.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds per measurement.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
 def bench(path: Path, duration_s: float, as_json: bool) -> None:

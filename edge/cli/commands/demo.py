@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edge.cli.lazy import verbosity_option
+from edge.cli.options import SECONDS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,7 +36,7 @@ Examples:
   edge-deploy demo --broker localhost:1883 --keep out/demo"""
 )
 @click.option("--cameras", type=click.IntRange(1, 64), default=4, show_default=True)
-@click.option("--seconds", type=click.FloatRange(1), default=20, show_default=True, help="How long the cameras run.")
+@click.option("--seconds", type=SECONDS, default=20.0, show_default=True, help="How long the cameras run.")
 @click.option("--broker", metavar="HOST:PORT", help="A broker in plain text, instead of the embedded one.")
 @click.option("--keep", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Keep clips and pipeline here.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document at the end.")

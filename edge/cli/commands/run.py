@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 import click
 
+from edge.cli.border import INTERRUPTED
 from edge.cli.lazy import verbosity_option
+from edge.cli.options import SECONDS
+from edge.errors import ConfigError
 from edge.runtime.report import RunReport
 
 __all__ = ["report_lines", "run", "stop_on_signals"]
@@ -28,14 +32,20 @@ Examples:
   edge-runtime run --pipeline gates.yaml --duration 20 --annotate look/"""
 )
 @click.option("--pipeline", "path", type=click.Path(path_type=Path), required=True, help="The pipeline file.")
-@click.option("--duration", "duration_s", type=click.FloatRange(min=0.1), metavar="S", help="Stop after S seconds.")
+@click.option("--duration", "duration_s", type=SECONDS, metavar="S", help="Stop after S seconds.")
 @click.option(
-    "--stats", "stats_path", type=click.Path(path_type=Path), metavar="FILE", help="Write the account as JSON."
+    "--stats",
+    "stats_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the account as JSON; - is stdout.",
 )
 @click.option(
     "--annotate", "annotate_dir", type=click.Path(path_type=Path), metavar="DIR", help="Write frames with boxes."
 )
-@click.option("--annotate-every", default=1.0, show_default=True, metavar="S", help="Seconds of video between them.")
+@click.option(
+    "--annotate-every", type=SECONDS, default=1.0, show_default=True, metavar="S", help="Seconds of video between them."
+)
 @verbosity_option
 def run(
     path: Path, duration_s: float | None, stats_path: Path | None, annotate_dir: Path | None, annotate_every: float
@@ -49,28 +59,46 @@ def run(
     from edge.runtime.service import Service
 
     pipeline = load_pipeline(path)
+    write_stats = _stats_writer(stats_path)
     with stop_on_signals() as stop:
         parts = build_parts(pipeline, annotate_dir=annotate_dir, annotate_every_s=annotate_every)
         click.echo(f"running {parts.name} with {parts.inference.engine.name}, {len(parts.sources)} streams", err=True)
         report = Service(parts).run(stop, duration_s=duration_s)
     for line in report_lines(report):
         click.echo(line, err=True)
-    if stats_path is not None:
-        stats_path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    write_stats(json.dumps(report.as_json(), indent=2) + "\n")
     return _UNREACHABLE if report.has_failed_streams else 0
+
+
+def _stats_writer(path: Path | None) -> Callable[[str], None]:
+    """Return what writes the account; that it can be written is found out now, not after hours of work."""
+    if path is None:
+        return lambda text: None
+    if str(path) == "-":
+        return lambda text: click.echo(text, nl=False)
+    is_writable = os.access(path if path.exists() else path.parent, os.W_OK)
+    if path.is_dir() or not is_writable:
+        raise ConfigError(f"--stats {path}: cannot be written", hint="name a file in a folder of yours")
+
+    def write(text: str) -> None:
+        path.write_text(text, encoding="utf-8")
+
+    return write
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """Give an event that SIGTERM and SIGINT set; a second SIGINT interrupts as usual."""
+    """Give an event that SIGTERM, SIGINT and SIGHUP set; a second SIGINT ends the process at once."""
     stop = threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
+            # Not by an exception: threads are inside decoders and engines, and must not outlive what they use.
+            click.echo("interrupted", err=True)
+            os._exit(INTERRUPTED)
         stop.set()
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     try:
         yield stop
     finally:

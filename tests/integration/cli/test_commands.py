@@ -117,6 +117,12 @@ def test_evaluate_refuses_labels_that_do_not_fit(dataset):
     assert "1.txt:1: labels that do not fit the model: class 7" in evaluate(dataset, expected=2).stderr
 
 
+def test_evaluate_refuses_two_images_of_one_name(dataset):
+    (dataset / "images" / "0.jpg").write_bytes((dataset / "images" / "0.png").read_bytes())
+
+    assert "0.jpg and 0.png" in evaluate(dataset, expected=2).stderr
+
+
 def test_evaluate_names_an_image_that_is_none(dataset):
     (dataset / "images" / "2.png").write_bytes(b"no image")
 
@@ -148,6 +154,11 @@ def test_run_without_a_pipeline_file():
     told = command("edge-runtime", "run", "--pipeline", "absent.yaml", expected=2).stderr
 
     assert told.startswith("error: absent.yaml: cannot be read: No such file or directory")
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1", "soon"])
+def test_a_duration_is_a_time_that_passes(seconds):
+    assert "--duration" in command("edge-runtime", "run", "--pipeline", "x", "--duration", seconds, expected=2).stderr
 
 
 def test_a_service_under_systemd_exits_with_78_for_its_configuration(monkeypatch):

@@ -219,6 +219,35 @@ def test_sigterm_drains_and_says_offline(run, clip, broker, subscribe):
     assert collector.numbers()["a"] == list(range(1, stats["streams"][0]["inferred"] + 1))
 
 
+def test_a_second_interrupt_ends_the_process_at_once(run, clip, tmp_path):
+    path = run.write([{"id": "a", "uri": str(clip), "loop": True}])
+    process = run.start(path)
+    wait_until(lambda: (tmp_path / "out.jsonl").exists(), what="messages", timeout_s=30)
+    process.send_signal(signal.SIGSTOP)  # so that both arrive
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+
+    assert process.returncode in (0, 130), told
+    assert "terminate called" not in told
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--annotate", "/dev/null/x"), "no folder for annotated frames"),
+        (("--stats", "/nowhere/stats.json"), "--stats /nowhere/stats.json: cannot be written"),
+    ],
+)
+def test_what_cannot_be_written_is_found_out_before_the_run(run, clip, options, expected):
+    process = run.start(run.write([{"id": "a", "uri": str(clip), "loop": True}]), *options)
+
+    _, told = run.finish(process, expected=2)
+
+    assert expected in told
+
+
 def test_without_a_broker_it_runs_and_publishes_once_there_is_one(run, clip, subscribe, tmp_path):
     broker = Mosquitto(tmp_path / "late")
     path = run.write([{"id": "a", "uri": str(clip), "loop": True, "realtime": True}], broker_port=broker.port)

@@ -1,5 +1,6 @@
 """Each mistake that a person makes in a pipeline file gets one line that points at it."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,13 @@ def test_a_good_file_is_read_with_defaults(load, tmp_path):
         ("id: gate", "id: Gate East", "p.yaml:5: streams[0].id: got 'Gate East', expected 1 to 32 of a-z"),
         ("id: lobby", "id: gate", "p.yaml:7: streams[1].id: 'gate' is already streams[0]; give each"),
         ("max_fps: 15", "max_fps: fast", "p.yaml:7: streams[1].max_fps: got 'fast', expected float"),
+        ("max_fps: 15", "max_fps: .inf", "streams[1].max_fps: got inf, expected float <= 1000"),
+        ("max_fps: 15", "max_fps: .nan", "streams[1].max_fps: got nan, expected float > 0"),
+        ("id: gate", 'id: "gate\\n"', "streams[0].id: got 'gate\\n', expected 1 to 32 of a-z"),
+        ("max_fps: 15", "classes: []", "streams[1].classes: got [], expected array of length >= 1"),
+        ("publish:", 'mqtt: {host: "broker:1883"}\npublish:', "mqtt.host: got 'broker:1883', expected a host name"),
+        ("publish:", 'mqtt: {host: ""}\npublish:', "mqtt.host: got '', expected a host name or an address alone"),
+        ("version: 1", "? [a]\n: 1\nversion: 1", "p.yaml:1: a key has to be plain text"),
         ("max_fps: 15", "max_fps: -1", "p.yaml:7: streams[1].max_fps: got -1, expected float > 0"),
         (
             "max_fps: 15",
@@ -95,6 +103,27 @@ def test_a_mistake_is_named_with_its_line(load, old, new, expected):
 
     assert expected in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a [x, x]\n"
+        + "".join(f"{c}: &{c} [{', '.join([f'*{b}'] * 10)}]\n" for b, c in itertools.pairwise("abcdefghi")),
+        "device: &r [*r]\n",
+        "[" * 3000,
+        "a: " + "[" * 50 + "]" * 50,
+    ],
+    ids=["aliases-of-aliases", "an-alias-of-itself", "deep-and-open", "deep"],
+)
+def test_a_file_that_grows_without_end_is_refused_at_once(load, text):
+    with pytest.raises(ConfigError, match=r"p\.yaml"):
+        load(text)
+
+
+@pytest.mark.parametrize("host", ["broker.local", "10.0.0.7", "::1", "fe80::1", "a_b-c"])
+def test_hosts_that_are_good(load, host):
+    assert load(GOOD.replace("publish:", f'mqtt: {{host: "{host}"}}\npublish:')).config.mqtt.host == host
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -96,6 +96,18 @@ def test_fp16_on_a_cpu_without_it_is_refused(tmp_path, monkeypatch):
         OpenVinoEngine(spec, OpenVinoOptions(max_batch=1, precision=Precision.FP16))
 
 
+def test_closing_while_rows_are_inferred_waits_for_them(tmp_path):
+    # Memory that a running request reads must not be freed: this ended in a crash of the process.
+    spec = spec_of(models.yolov8, tmp_path)
+    for _ in range(20):
+        engine = OpenVinoEngine(spec, OpenVinoOptions(max_batch=4))
+        engine.start(0, 4)
+        engine.start(1, 4)
+        buffers = engine._buffers
+        engine.close()
+        assert all(buffer._started == [] for buffer in buffers)
+
+
 def test_a_model_that_was_damaged_after_inspection_is_an_engine_error(tmp_path):
     spec = spec_of(models.yolov8, tmp_path)
     spec.path.write_bytes(spec.path.read_bytes()[:1000])

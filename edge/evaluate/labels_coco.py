@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -77,10 +78,18 @@ class CocoLabels:
         if class_id is None:
             self.left_out += 1
             return
-        x, y, width, height = (float(number) for number in annotation["bbox"])
-        image.xyxy.append([x, y, x + width, y + height])
+        image.xyxy.append(self._corners(annotation))
         image.class_id.append(class_id)
         image.is_crowd.append(bool(annotation.get("iscrowd", 0)))
+
+    def _corners(self, annotation: Mapping[str, Any]) -> list[float]:
+        x, y, width, height = (float(number) for number in annotation["bbox"])
+        if not all(map(math.isfinite, (x, y, width, height))) or width < 0 or height < 0:
+            raise DatasetError(
+                f"{self._path}: annotation {annotation.get('id')}: expected bbox [x, y, width, height] in pixels, "
+                f"got {annotation['bbox']}"
+            )
+        return [x, y, x + width, y + height]
 
 
 def class_id_from_category_id(
@@ -100,6 +109,9 @@ def class_id_from_category_id(
         return named
     if len(categories) == len(labels):
         return {category_id: i for i, category_id in enumerate(sorted(c["id"] for c in categories))}
+    unlisted = sorted(used - {c["id"] for c in categories})
+    if unlisted:
+        raise DatasetError(f"{where}: annotations are of category {unlisted[0]}, which the file does not list")
     missing = sorted(str(c["name"]) for c in categories if c["id"] in used - set(named))
     raise DatasetError(
         f"{where}: labels that do not fit the model: it has {len(labels)} classes, the file {len(categories)}; "
@@ -120,7 +132,7 @@ def _size(entry: Mapping[str, Any]) -> ImageSize | None:
 def _document(path: Path) -> Mapping[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise DatasetError(f"{path}: expected a COCO JSON file: {error}") from error
     if not isinstance(document, dict):
         raise DatasetError(f"{path}: expected COCO instances (an object), got {type(document).__name__}")

@@ -106,3 +106,25 @@ def test_file_that_is_no_coco_json_is_refused(tmp_path, text):
 
     with pytest.raises(DatasetError, match=r"instances\.json: expected"):
         open_labels(path, ("person",))
+
+
+@pytest.mark.parametrize("bbox", [[10, 20, -30, 40], [10, 20, 30, float("nan")], [float("inf"), 0, 1, 1]])
+def test_a_box_that_is_none_is_refused_with_its_annotation(tmp_path, bbox):
+    annotation = {"id": 7, "image_id": 10, "category_id": 3, "bbox": bbox}
+
+    with pytest.raises(DatasetError, match=r"annotation 7: expected bbox \[x, y, width, height\]"):
+        _open(tmp_path, ("bus", "car", "person"), annotations=[annotation])
+
+
+def test_a_category_that_is_not_listed_is_named(tmp_path):
+    annotation = {"id": 7, "image_id": 10, "category_id": 99, "bbox": [0, 0, 1, 1]}
+
+    with pytest.raises(DatasetError, match="category 99, which the file does not list"):
+        _open(tmp_path, ("bicycle", "dog"), annotations=[annotation])
+
+
+def test_a_file_that_is_nested_without_end_is_refused(tmp_path):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+
+    with pytest.raises(DatasetError, match="expected a COCO JSON file"):
+        open_labels(tmp_path / "deep.json", ("car",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -11,7 +12,7 @@ import click
 
 from edge.errors import ConfigError, EdgeError, MissingDependencyError, ModelError
 
-__all__ = ["INTERRUPTED", "run_command"]
+__all__ = ["INTERRUPTED", "run_command", "tell"]
 
 _INTERNAL_ERROR = 1
 _USAGE_ERROR = 2
@@ -32,19 +33,25 @@ def _exit_code_of(command: click.Command, *, is_service: bool) -> int:
         error.show()
         return _USAGE_ERROR
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        tell("interrupted")
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except EdgeError as error:
-        click.echo(f"error: {error}", err=True)
+        tell(f"error: {error}")
         return _service_code(error) if is_service and "INVOCATION_ID" in os.environ else error.exit_code
     except Exception as error:  # the border: everything else is ours to mend
         if logging.getLogger("edge").isEnabledFor(logging.INFO):
             logging.getLogger(__name__).exception("internal error")
-        click.echo(f"internal error: {type(error).__name__}: {error}; run again with -v and report it", err=True)
+        tell(f"internal error: {type(error).__name__}: {error}; run again with -v and report it")
         return _INTERNAL_ERROR
+
+
+def tell(text: str) -> None:
+    """Say something to the person at the terminal; where nobody can hear it (a full or closed stderr), go on."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)
 
 
 def _service_code(error: EdgeError) -> int:

@@ -13,7 +13,7 @@ from types import FrameType
 
 import click
 
-from edge.cli.border import INTERRUPTED
+from edge.cli.border import INTERRUPTED, tell
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS
 from edge.errors import ConfigError
@@ -62,10 +62,10 @@ def run(
     write_stats = _stats_writer(stats_path)
     with stop_on_signals() as stop:
         parts = build_parts(pipeline, annotate_dir=annotate_dir, annotate_every_s=annotate_every)
-        click.echo(f"running {parts.name} with {parts.inference.engine.name}, {len(parts.sources)} streams", err=True)
+        tell(f"running {parts.name} with {parts.inference.engine.name}, {len(parts.sources)} streams")
         report = Service(parts).run(stop, duration_s=duration_s)
     for line in report_lines(report):
-        click.echo(line, err=True)
+        tell(line)
     write_stats(json.dumps(report.as_json(), indent=2) + "\n")
     return _UNREACHABLE if report.has_failed_streams else 0
 
@@ -94,7 +94,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
     def on_signal(number: int, frame: FrameType | None) -> None:
         if stop.is_set() and number == signal.SIGINT:
             # Not by an exception: threads are inside decoders and engines, and must not outlive what they use.
-            click.echo("interrupted", err=True)
+            tell("interrupted")
             os._exit(INTERRUPTED)
         stop.set()
 

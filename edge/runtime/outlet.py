@@ -35,7 +35,7 @@ def device_name(configured: str | None) -> str:
     return host[:32] or "device"
 
 
-def make_publisher(pipeline: Pipeline, info: InfoMessage) -> Publisher:
+def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:
     """Return the publisher that the pipeline asks for; it begins to connect at once.
 
     Raises:
@@ -51,7 +51,7 @@ def make_publisher(pipeline: Pipeline, info: InfoMessage) -> Publisher:
         target = config.publish.jsonl
         path = target if target == "-" else str(pipeline.resolve(target))
         publishers.append(JsonlPublisher(path, device=info.device))
-    return publishers[0] if len(publishers) == 1 else FanoutPublisher(publishers)
+    return FanoutPublisher(publishers)
 
 
 def make_frame_publisher(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -> FramePublisher:

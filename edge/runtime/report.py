@@ -33,7 +33,7 @@ class RunReport:
     statuses: Mapping[StreamId, StreamStatus]
     stages_ms: Mapping[str, Mapping[str, float]]
     batch_sizes: Mapping[int, int]
-    published: Mapping[str, int]
+    published: Mapping[str, Mapping[str, int]]
     is_final: bool
 
     @property
@@ -44,10 +44,14 @@ class RunReport:
     @property
     def is_balanced(self) -> bool:
         """Whether decoded = inferred + dropped for each stream, and accepted = delivered + waiting + dropped."""
-        published = self.published
-        accepted = published.get("accepted", 0)
-        accounted = published.get("delivered", 0) + published.get("waiting", 0) + published.get("dropped", 0)
-        return accepted == accounted and all(stream.unaccounted == 0 for stream in self.streams)
+        outputs = self.published.values()
+        is_sent = all(one["accepted"] == one["delivered"] + one["waiting"] + one["dropped"] for one in outputs)
+        return is_sent and all(stream.unaccounted == 0 for stream in self.streams)
+
+    @property
+    def silent_outputs(self) -> tuple[str, ...]:
+        """Outputs that were given messages and delivered none."""
+        return tuple(name for name, one in self.published.items() if one["accepted"] and not one["delivered"])
 
     @property
     def has_failed_streams(self) -> bool:
@@ -69,7 +73,7 @@ class RunReport:
             "streams": [self._stream_json(stream) for stream in self.streams],
             "stages_ms": {name: dict(values) for name, values in self.stages_ms.items()},
             "batch_sizes": {str(size): count for size, count in self.batch_sizes.items()},
-            "published": dict(self.published),
+            "published": {name: dict(one) for name, one in self.published.items()},
             "balanced": self.is_balanced if self.is_final else None,
         }
 

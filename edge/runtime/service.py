@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from edge.media.camera import StreamStatus
-from edge.protocols import FrameSource, Publisher
+from edge.protocols import FrameSource
+from edge.publish.fanout import Output
 from edge.runtime.batcher import Batcher
 from edge.runtime.board import StreamBoard
 from edge.runtime.counters import Counters, report_stream
@@ -39,7 +40,7 @@ class Parts:
     inference: Inference
     batcher: Batcher
     counters: Counters
-    publisher: Publisher
+    publisher: Output
     board: StreamBoard
 
 
@@ -91,6 +92,9 @@ class Service:
                 on_tick(self._report(self._times(), is_final=False))
             if not any(puller.is_alive for puller in self._pullers):
                 _log.info("all streams have ended")
+                return
+            if self._parts.publisher.is_broken:
+                _log.error("nothing that is found can be delivered any more: stopping")
                 return
             if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
                 return
@@ -145,6 +149,6 @@ class Service:
             statuses=self._statuses_at_end if is_final else parts.board.statuses(),
             stages_ms=parts.counters.stage_json(),
             batch_sizes=parts.counters.batch_sizes(),
-            published=dict(parts.publisher.counts()),
+            published=parts.publisher.by_output(),
             is_final=is_final,
         )

@@ -109,7 +109,7 @@ def _live_table(report: RunReport) -> Table:
     ]
     title = (
         f"{content['seconds']:.0f} s   {content['fps']:.1f} fps   latency p50 {total['p50']:.0f} ms, "
-        f"p95 {total['p95']:.0f} ms   {content['published'].get('delivered', 0)} messages"
+        f"p95 {total['p95']:.0f} ms   {content['published']['mqtt']['delivered']} messages"
     )
     return make_table(title, ("camera", "state", "fps", "frames", "detections"), rows)
 

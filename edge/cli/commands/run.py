@@ -52,7 +52,8 @@ def run(
 ) -> int:
     """Decode all streams, infer in batches, publish; until SIGTERM, Ctrl-C or the end of all files.
 
-    What is in flight is inferred and published before it ends. Exits with 3 when a stream was down at the end.
+    What is in flight is inferred and published before it ends. Exits with 3 when a stream was down at
+    the end, or an output has delivered nothing.
     """
     from edge.config.load import load_pipeline
     from edge.runtime.build import build_parts
@@ -67,7 +68,7 @@ def run(
     for line in report_lines(report):
         tell(line)
     write_stats(json.dumps(report.as_json(), indent=2) + "\n")
-    return _UNREACHABLE if report.has_failed_streams else 0
+    return _UNREACHABLE if report.has_failed_streams or report.silent_outputs else 0
 
 
 def _stats_writer(path: Path | None) -> Callable[[str], None]:
@@ -122,8 +123,6 @@ def report_lines(report: RunReport) -> Iterator[str]:
         f"{content['inferred']} frames in {content['seconds']} s: {content['fps']} fps, "
         f"latency p50 {total['p50']} ms, p95 {total['p95']} ms, CPU {content['cpu_ms_per_frame']} ms per frame"
     )
-    published = content["published"]
-    yield f"messages: {published.get('delivered', 0)} delivered, {published.get('dropped', 0)} dropped, " + (
-        f"{published.get('waiting', 0)} not delivered"
-    )
+    for name, one in content["published"].items():
+        yield f"{name}: {one['delivered']} messages delivered, {one['dropped']} dropped, {one['waiting']} undelivered"
     yield "the counts balance" if content["balanced"] else "THE COUNTS DO NOT BALANCE"

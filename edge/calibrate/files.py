@@ -43,9 +43,9 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         CalibrationError: if it cannot be written; `path` is then as it was.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     try:
-        with temporary.open("xb") as file:
+        with temporary.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

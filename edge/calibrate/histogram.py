@@ -83,14 +83,15 @@ def count(values: NDArray[np.floating], *, bins: int = BINS) -> Histogram:
     scale = np.float32(math.ldexp(float(bins), -exponent))
     counts: NDArray[np.int64] = np.zeros(bins, np.int64)
     size = min(len(flat), _CHUNK)
-    scaled, index = np.empty(size, np.float32), np.empty(size, np.intp)
+    scaled, narrow, index = np.empty(size, np.float32), np.empty(size, np.int32), np.empty(size, np.intp)
     above_zero = 0
     for start in range(0, len(flat), _CHUNK):
         chunk = flat[start : start + _CHUNK]
-        part, where = scaled[: len(chunk)], index[: len(chunk)]
+        part, truncated, where = (buffer[: len(chunk)] for buffer in (scaled, narrow, index))
         above_zero += int(np.count_nonzero(np.not_equal(chunk, 0)))
         np.abs(np.multiply(chunk, scale, out=part), out=part)  # exact: the scale is a power of two
-        np.copyto(where, part, casting="unsafe")
+        np.copyto(truncated, part, casting="unsafe")
+        np.copyto(where, truncated)  # in two steps, each of which the processor has an instruction for
         counts += np.bincount(where, minlength=bins)
     zeros = len(flat) - above_zero
     counts[0] -= zeros

@@ -11,7 +11,8 @@ from edge.calibrate.files import write_whole
 from edge.calibrate.lint.check import lint_table
 from edge.calibrate.lint.facts import facts_of_model
 from edge.calibrate.lint.finding import Finding
-from edge.calibrate.table import CalibrationTable, read_table, write_table
+from edge.calibrate.table import CalibrationTable
+from edge.calibrate.table_file import read_table, write_table
 from edge.model.inspect import inspect_model
 
 __all__ = ["ImportedTable", "export_table", "import_cache", "lint_file"]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from edge.cli.lazy import verbosity_option
 
 if TYPE_CHECKING:
-    from edge.calibrate.diff import TableDiff
     from edge.calibrate.lint.finding import Finding
-    from edge.calibrate.table import CalibrationTable
 
 __all__ = ["table"]
 
@@ -51,17 +49,18 @@ def show(path: Path, as_json: bool) -> None:
     """Print where a table comes from, then range, scale, method and name of each tensor."""
     import json
 
-    from edge.calibrate.table import read_table, table_text
+    from edge.calibrate.table_file import read_table, table_text
     from edge.cli.output import echo_json, echo_pairs
+    from edge.cli.table_lines import provenance, range_lines
 
     content = read_table(path)
     if as_json:
         echo_json(json.loads(table_text(content)))
         return
-    echo_pairs(_provenance(content))
+    echo_pairs(provenance(content))
     click.echo()
-    for name, tensor in sorted(content.tensors.items()):
-        click.echo(f"{tensor.amax:>12.6g}  {tensor.scale.value:>12.6g}  {tensor.method:<10}  {name}")
+    for line in range_lines(content):
+        click.echo(line)
 
 
 @table.command(
@@ -105,14 +104,15 @@ Examples:
 def diff(first: Path, second: Path, as_json: bool) -> None:
     """Say how the second table differs from the first, largest change of a range first."""
     from edge.calibrate.diff import diff_tables
-    from edge.calibrate.table import read_table
+    from edge.calibrate.table_file import read_table
     from edge.cli.output import echo_json
+    from edge.cli.table_lines import diff_lines
 
     found = diff_tables(read_table(first), read_table(second))
     if as_json:
         echo_json(found.as_json())
         return
-    for line in _diff_lines(found):
+    for line in diff_lines(found):
         click.echo(line)
 
 
@@ -131,6 +131,7 @@ Examples:
 def import_(cache: Path, out: Path, model: Path | None, as_json: bool) -> None:
     """Make a table of a TensorRT calibration cache. What lint would say of it is told, and nothing is repaired."""
     from edge.cli.output import echo_json
+    from edge.cli.table_lines import origin
     from edge.deploy.tables import import_cache
 
     done = import_cache(cache, out=out, model=model)
@@ -139,7 +140,7 @@ def import_(cache: Path, out: Path, model: Path | None, as_json: bool) -> None:
         findings = [finding.as_json() for finding in done.findings]
         echo_json({"table": str(out), "tensors": len(done.table.tensors), "findings": findings})
     else:
-        click.echo(f"{out}: {len(done.table.tensors)} tensors, {_origin(done.table)}")
+        click.echo(f"{out}: {len(done.table.tensors)} tensors, {origin(done.table)}")
 
 
 @table.command(
@@ -193,44 +194,3 @@ def _count_errors(findings: Iterable[Finding]) -> int:
     from edge.calibrate.lint.finding import Severity
 
     return sum(finding.severity is Severity.ERROR for finding in findings)
-
-
-def _provenance(content: CalibrationTable) -> Iterator[tuple[str, str]]:
-    model, dataset, evidence = content.model, content.dataset, content.evidence
-    yield "model", "unknown" if model is None else f"{model.name}  sha256 {model.sha256[:12]}"
-    yield "preprocess", "unknown" if content.preprocess is None else _settings(content.preprocess)
-    yield "images", "unknown" if dataset is None else f"{dataset.images}  sha256 {dataset.sha256[:12]}"
-    yield "method", content.method
-    yield "made by", f"edge {content.made_by.edge}, {content.made_by.engine}"
-    yield "tensors", str(len(content.tensors))
-    if content.imported is not None:
-        yield "imported", _origin(content)
-    for node in content.keep_float:
-        yield "kept float", node
-    if evidence is not None:
-        yield (
-            "evidence",
-            f"{evidence.metric} {evidence.int8:.4f} (float {evidence.float_:.4f}) on {evidence.images} images, "
-            f"{evidence.int8_mac_share:.1%} of the MACs in INT8",
-        )
-
-
-def _settings(preprocess: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in preprocess.items())
-
-
-def _origin(content: CalibrationTable) -> str:
-    origin = content.imported
-    return "" if origin is None else f"TensorRT {origin.tensorrt}, {origin.calibrator}"
-
-
-def _diff_lines(found: TableDiff) -> Iterator[str]:
-    for name, first, second in found.facts:
-        yield f"{name}: {first} -> {second}"
-    for name in found.only_first:
-        yield f"- {name}"
-    for name in found.only_second:
-        yield f"+ {name}"
-    for change in found.changed:
-        yield f"{change.first:>12.6g} -> {change.second:<12.6g} x {change.ratio:<10.4g}  {change.name}"
-    yield f"{len(found.changed)} ranges differ, {found.equal} are equal"

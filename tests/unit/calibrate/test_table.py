@@ -16,10 +16,8 @@ from edge.calibrate.table import (
     MadeBy,
     ModelId,
     TensorRange,
-    read_table,
-    table_text,
-    write_table,
 )
+from edge.calibrate.table_file import read_table, table_text, write_table
 from edge.errors import CalibrationError
 from edge.types import ImageSize, Preprocess
 

@@ -38,9 +38,10 @@ def table() -> None:
 
 
 @table.command(
+    short_help="What a table holds and where it comes from.",
     epilog="""\b
 Examples:
-  edge-deploy table show gates.calib.json"""
+  edge-deploy table show gates.calib.json""",
 )
 @click.argument("path", type=_path, metavar="TABLE")
 @_json_option
@@ -64,10 +65,11 @@ def show(path: Path, as_json: bool) -> None:
 
 
 @table.command(
+    short_help="What is wrong with a table, and what to do about it.",
     epilog="""\b
 Examples:
   edge-deploy table lint gates.calib.json --model yolo11s.onnx
-  edge-deploy table lint gates.calib.json --json"""
+  edge-deploy table lint gates.calib.json --json""",
 )
 @click.argument("path", type=_path, metavar="TABLE")
 @click.option("--model", type=_path, metavar="ONNX", help="Model that the table is to be used with.")
@@ -88,14 +90,15 @@ def lint(path: Path, model: Path | None, as_json: bool) -> int:
     else:
         for finding in findings:
             click.echo(str(finding))
-        click.echo(f"{path}: {errors} errors, {len(findings) - errors} warnings", err=True)
+        click.echo(f"{path}: errors: {errors}, warnings: {len(findings) - errors}", err=True)
     return _VERIFICATION_FAILED if errors else 0
 
 
 @table.command(
+    short_help="How two tables differ.",
     epilog="""\b
 Examples:
-  edge-deploy table diff before.calib.json after.calib.json"""
+  edge-deploy table diff before.calib.json after.calib.json""",
 )
 @click.argument("first", type=_path, metavar="TABLE")
 @click.argument("second", type=_path, metavar="TABLE")
@@ -118,6 +121,7 @@ def diff(first: Path, second: Path, as_json: bool) -> None:
 
 @table.command(
     "import",
+    short_help="A table from a TensorRT calibration cache.",
     epilog="""\b
 Examples:
   edge-deploy table import trt.cache -o gates.calib.json
@@ -144,10 +148,11 @@ def import_(cache: Path, out: Path, model: Path | None, as_json: bool) -> None:
 
 
 @table.command(
+    short_help="A TensorRT calibration cache from a table.",
     epilog="""\b
 Examples:
   edge-deploy table export gates.calib.json -o trt.cache
-  edge-deploy table export gates.calib.json -o trt.cache --tensorrt 8.6.2 --calibrator MinMaxCalibration"""
+  edge-deploy table export gates.calib.json -o trt.cache --tensorrt 8.6.2 --calibrator MinMaxCalibration""",
 )
 @click.argument("path", type=_path, metavar="TABLE")
 @_out_option

@@ -4,6 +4,7 @@
     ├─ ConfigError             the pipeline file, an option, a secret        exit 2 (service: 78)
     ├─ ModelError              the ONNX file is not what it has to be        exit 2 (service: 78)
     ├─ DatasetError            images or labels cannot be used               exit 2
+    ├─ CalibrationError        a table, cache or histogram cannot be used    exit 2
     ├─ EngineError             an engine cannot be made or run               exit 7
     │  └─ TensorMismatchError  an array does not fit the engine              exit 7
     ├─ SourceError             a stream cannot be read (now)                 counted, reported, retried
@@ -17,6 +18,7 @@ A message says where, what was expected, what came; `hint` says what to do.
 from __future__ import annotations
 
 __all__ = [
+    "CalibrationError",
     "ConfigError",
     "DatasetError",
     "EdgeError",
@@ -55,6 +57,12 @@ class ModelError(EdgeError):
 
 class DatasetError(EdgeError):
     """Images or labels are missing or unreadable."""
+
+    exit_code = 2
+
+
+class CalibrationError(EdgeError):
+    """A calibration table, a calibration cache or a histogram cannot be used as it is."""
 
     exit_code = 2
 

@@ -18,6 +18,9 @@ _COMMANDS = {
         "edge.cli.commands.inspect", "inspect", "What an ONNX file is: family, input, labels, obstacles."
     ),
     "evaluate": LazyCommand("edge.cli.commands.evaluate", "evaluate", "COCO mAP of a model on labelled images."),
+    "table": LazyCommand(
+        "edge.cli.commands.table", "table", "Calibration tables: show, lint, diff; TensorRT caches in and out."
+    ),
     "listen": LazyCommand("edge.cli.commands.listen", "listen", "See what a subscriber sees; name missing messages."),
     "doctor": LazyCommand("edge.cli.commands.doctor", "doctor", "What this machine has, and what is missing."),
 }

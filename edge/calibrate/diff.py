@@ -1,0 +1,100 @@
+"""How two tables differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from edge.calibrate.table import CalibrationTable
+
+__all__ = ["RangeChange", "TableDiff", "diff_tables"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeChange:
+    """One tensor whose scale differs; `ratio` is second to first, NaN where that has no meaning."""
+
+    name: str
+    first: float
+    second: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times larger the second is."""
+        return self.second / self.first if self.first else math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDiff:
+    """What differs; `changed` has the largest change first, `facts` are name, first and second of what is no range."""
+
+    facts: tuple[tuple[str, str, str], ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    changed: tuple[RangeChange, ...]
+    equal: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether both say the same."""
+        return not (self.facts or self.only_first or self.only_second or self.changed)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; the keys are stable, numbers that JSON has no word for are null."""
+        return {
+            "facts": {name: [first, second] for name, first, second in self.facts},
+            "only_first": list(self.only_first),
+            "only_second": list(self.only_second),
+            "changed": [
+                {"name": c.name, "first": _number(c.first), "second": _number(c.second), "ratio": _number(c.ratio)}
+                for c in self.changed
+            ],
+            "equal": self.equal,
+        }
+
+
+def diff_tables(first: CalibrationTable, second: CalibrationTable) -> TableDiff:
+    """Return what `second` has otherwise than `first`; ranges are equal when their float32 scales are."""
+    shared = [name for name in sorted(first.tensors) if name in second.tensors]
+    changed = [
+        RangeChange(name=name, first=first.tensors[name].amax, second=second.tensors[name].amax)
+        for name in shared
+        if first.tensors[name].scale != second.tensors[name].scale
+    ]
+    return TableDiff(
+        facts=tuple(_facts(first, second)),
+        only_first=tuple(sorted(first.tensors.keys() - second.tensors.keys())),
+        only_second=tuple(sorted(second.tensors.keys() - first.tensors.keys())),
+        changed=tuple(sorted(changed, key=_size, reverse=True)),
+        equal=len(shared) - len(changed),
+    )
+
+
+def _facts(first: CalibrationTable, second: CalibrationTable) -> Iterator[tuple[str, str, str]]:
+    for name in ("model", "preprocess", "dataset", "method", "made_by", "keep_float", "evidence", "imported"):
+        mine, theirs = _told(getattr(first, name)), _told(getattr(second, name))
+        if mine != theirs:
+            yield name, mine, theirs
+
+
+def _told(value: object) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, tuple):
+        return ", ".join(sorted(value)) or "none"
+    fields = {name: getattr(value, name) for name in getattr(value, "__struct_fields__", ())}
+    if isinstance(value, dict):
+        fields = value
+    return ", ".join(f"{name.rstrip('_')} {item}" for name, item in fields.items()) if fields else str(value)
+
+
+def _size(change: RangeChange) -> float:
+    """Return how large a change is; signs and what is not finite come first."""
+    ratio = change.ratio
+    return abs(math.log(ratio)) if 0 < ratio < math.inf else math.inf
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,93 @@
+"""Findings that need the table alone."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from edge.calibrate.lint.finding import Finding, Severity, named
+from edge.calibrate.table import CalibrationTable
+
+__all__ = ["lint_ranges"]
+
+_LARGEST_FLOAT16 = 65504.0
+_FEW = 8  # tensors: below, equal ranges say nothing
+_EQUAL_SHARE = 0.6
+
+
+def lint_ranges(table: CalibrationTable) -> Iterator[Finding]:
+    """Yield what is wrong with the ranges themselves."""
+    yield from _unusable(table)
+    yield from _placeholders(table)
+    large = [name for name, tensor in table.tensors.items() if _LARGEST_FLOAT16 < tensor.amax < math.inf]
+    if large:
+        yield Finding(
+            severity=Severity.WARNING,
+            code="beyond-float16",
+            problem=f"{named(large)}: ranges above {_LARGEST_FLOAT16:.0f} overflow where a layer falls back to float16",
+            fix="look at the layer in front, and keep it in float32",
+            tensors=tuple(large),
+        )
+
+
+def _unusable(table: CalibrationTable) -> Iterator[Finding]:
+    if not table.tensors:
+        yield Finding(
+            severity=Severity.ERROR, code="empty", problem="the table has no tensor", fix="calibrate or import again"
+        )
+    kinds: dict[str, list[str]] = {}
+    for name, tensor in table.tensors.items():
+        if not tensor.is_usable:
+            kinds.setdefault(_kind(tensor.scale.value), []).append(name)
+    for kind, names in kinds.items():
+        problem, fix = _REASONS[kind]
+        yield Finding(
+            severity=Severity.ERROR,
+            code=f"{kind}-scale",
+            problem=f"{named(names)}: {problem}",
+            fix=fix,
+            tensors=tuple(names),
+        )
+
+
+def _kind(scale: float) -> str:
+    if math.isnan(scale):
+        return "nan"
+    if math.isinf(scale):
+        return "infinite"
+    return "negative" if scale < 0 else "zero"
+
+
+_REASONS = {
+    "zero": (
+        "the scale is 0, so every value would become 0; the tensor was zero in all calibration images",
+        "calibrate with more images, or remove it from the table, which keeps it in float",
+    ),
+    "infinite": (
+        "the scale is infinite; the float model overflowed while it was calibrated",
+        "calibrate in float32, not float16, or remove it from the table, which keeps it in float",
+    ),
+    "nan": (
+        "the scale is not a number; the calibration was broken",
+        "calibrate again in float32; an image or the model gives NaN",
+    ),
+    "negative": (
+        "the scale is negative; the largest value was taken where the largest absolute value is meant",
+        "calibrate again; some writers confuse the two (see calib_cache/README.md)",
+    ),
+}
+
+
+def _placeholders(table: CalibrationTable) -> Iterator[Finding]:
+    usable = [tensor.amax for tensor in table.tensors.values() if tensor.is_usable]
+    if len(usable) < _FEW:
+        return
+    amax, times = Counter(usable).most_common(1)[0]
+    if times >= _EQUAL_SHARE * len(usable):
+        yield Finding(
+            severity=Severity.ERROR,
+            code="placeholder-ranges",
+            problem=f"{times} of {len(usable)} tensors have the same range {amax:.6g}: nobody measured them",
+            fix="calibrate with real images; tools that only time engines fill in constants",
+        )

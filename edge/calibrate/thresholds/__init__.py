@@ -1,0 +1,1 @@
+"""Which range a histogram deserves: one module for each method, all from the histogram alone."""

@@ -1,0 +1,201 @@
+"""`edge-deploy table`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edge.cli.lazy import verbosity_option
+
+if TYPE_CHECKING:
+    from edge.calibrate.lint.finding import Finding
+
+__all__ = ["table"]
+
+_VERIFICATION_FAILED = 4
+_CALIBRATORS = ("EntropyCalibration2", "MinMaxCalibration")
+
+_path = click.Path(path_type=Path)
+_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+_out_option = click.option("-o", "--out", type=_path, required=True, metavar="FILE", help="File to write.")
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  edge-deploy table import trt.cache -o gates.calib.json --model yolo11s.onnx
+  edge-deploy table lint gates.calib.json --model yolo11s.onnx"""
+)
+def table() -> None:
+    """Show, check and convert calibration tables.
+
+    A table (*.calib.json) has the largest absolute activation of each tensor of one ONNX file, and where it comes
+    from. TensorRT's calibration caches are read into tables and written from them.
+    """
+
+
+@table.command(
+    short_help="What a table holds and where it comes from.",
+    epilog="""\b
+Examples:
+  edge-deploy table show gates.calib.json""",
+)
+@click.argument("path", type=_path, metavar="TABLE")
+@_json_option
+@verbosity_option
+def show(path: Path, as_json: bool) -> None:
+    """Print where a table comes from, then range, scale, method and name of each tensor."""
+    import json
+
+    from edge.calibrate.table_file import read_table, table_text
+    from edge.cli.output import echo_json, echo_pairs
+    from edge.cli.table_lines import provenance, range_lines
+
+    content = read_table(path)
+    if as_json:
+        echo_json(json.loads(table_text(content)))
+        return
+    echo_pairs(provenance(content))
+    click.echo()
+    for line in range_lines(content):
+        click.echo(line)
+
+
+@table.command(
+    short_help="What is wrong with a table, and what to do about it.",
+    epilog="""\b
+Examples:
+  edge-deploy table lint gates.calib.json --model yolo11s.onnx
+  edge-deploy table lint gates.calib.json --json""",
+)
+@click.argument("path", type=_path, metavar="TABLE")
+@click.option("--model", type=_path, metavar="ONNX", help="Model that the table is to be used with.")
+@_json_option
+@verbosity_option
+def lint(path: Path, model: Path | None, as_json: bool) -> int:
+    """Say what is wrong with a table, and what to do about it; exits with 4 when there is an error.
+
+    With a model also: is the table of this very file and preprocess, and does it have all tensors.
+    """
+    from edge.cli.output import echo_json
+    from edge.deploy.tables import lint_file
+
+    findings = lint_file(path, model=model)
+    errors = _count_errors(findings)
+    if as_json:
+        echo_json({"table": str(path), "errors": errors, "findings": [finding.as_json() for finding in findings]})
+    else:
+        for finding in findings:
+            click.echo(str(finding))
+        click.echo(f"{path}: errors: {errors}, warnings: {len(findings) - errors}", err=True)
+    return _VERIFICATION_FAILED if errors else 0
+
+
+@table.command(
+    short_help="How two tables differ.",
+    epilog="""\b
+Examples:
+  edge-deploy table diff before.calib.json after.calib.json""",
+)
+@click.argument("first", type=_path, metavar="TABLE")
+@click.argument("second", type=_path, metavar="TABLE")
+@_json_option
+@verbosity_option
+def diff(first: Path, second: Path, as_json: bool) -> None:
+    """Say how the second table differs from the first, largest change of a range first."""
+    from edge.calibrate.diff import diff_tables
+    from edge.calibrate.table_file import read_table
+    from edge.cli.output import echo_json
+    from edge.cli.table_lines import diff_lines
+
+    found = diff_tables(read_table(first), read_table(second))
+    if as_json:
+        echo_json(found.as_json())
+        return
+    for line in diff_lines(found):
+        click.echo(line)
+
+
+@table.command(
+    "import",
+    short_help="A table from a TensorRT calibration cache.",
+    epilog="""\b
+Examples:
+  edge-deploy table import trt.cache -o gates.calib.json
+  edge-deploy table import trt.cache -o gates.calib.json --model yolo11s.onnx""",
+)
+@click.argument("cache", type=_path, metavar="CACHE")
+@_out_option
+@click.option("--model", type=_path, metavar="ONNX", help="Model that the cache is of; binds the table to it.")
+@_json_option
+@verbosity_option
+def import_(cache: Path, out: Path, model: Path | None, as_json: bool) -> None:
+    """Make a table of a TensorRT calibration cache. What lint would say of it is told, and nothing is repaired."""
+    from edge.cli.output import echo_json
+    from edge.cli.table_lines import origin
+    from edge.deploy.tables import import_cache
+
+    done = import_cache(cache, out=out, model=model)
+    _echo_findings(done.findings)
+    if as_json:
+        findings = [finding.as_json() for finding in done.findings]
+        echo_json({"table": str(out), "tensors": len(done.table.tensors), "findings": findings})
+    else:
+        click.echo(f"{out}: {len(done.table.tensors)} tensors, {origin(done.table)}")
+
+
+@table.command(
+    short_help="A TensorRT calibration cache from a table.",
+    epilog="""\b
+Examples:
+  edge-deploy table export gates.calib.json -o trt.cache
+  edge-deploy table export gates.calib.json -o trt.cache --tensorrt 8.6.2 --calibrator MinMaxCalibration""",
+)
+@click.argument("path", type=_path, metavar="TABLE")
+@_out_option
+@click.option(
+    "--tensorrt",
+    metavar="VERSION",
+    help="Version that is to read it; TensorRT refuses a cache of another major version.  [default: that of the "
+    "cache which was imported, else 10.3.0]",
+)
+@click.option(
+    "--calibrator",
+    type=click.Choice(_CALIBRATORS),
+    help="Calibrator that is to read it; any other one refuses it.  [default: likewise, else EntropyCalibration2]",
+)
+@_json_option
+@verbosity_option
+def export(path: Path, out: Path, tensorrt: str | None, calibrator: str | None, as_json: bool) -> None:
+    """Write a table as a TensorRT calibration cache, for TensorRT 10.x and older."""
+    from edge.calibrate.lint.ranges import lint_ranges
+    from edge.cli.output import echo_json
+    from edge.deploy.tables import export_table
+
+    content, cache = export_table(path, out=out, tensorrt=tensorrt, calibrator=calibrator)
+    _echo_findings(lint_ranges(content))
+    if content.keep_float:
+        click.echo(
+            f"warning: keep-float: a cache cannot say that {len(content.keep_float)} nodes are to stay in float; set "
+            "their precision when the engine is built",
+            err=True,
+        )
+    facts = {"cache": str(out), "tensorrt": cache.tensorrt, "calibrator": cache.calibrator}
+    if as_json:
+        echo_json({**facts, "tensors": len(cache.scales)})
+    else:
+        click.echo(f"{out}: {len(cache.scales)} tensors, TensorRT {cache.tensorrt}, {cache.calibrator}")
+
+
+def _echo_findings(findings: Iterable[Finding]) -> None:
+    for finding in findings:
+        click.echo(str(finding), err=True)
+
+
+def _count_errors(findings: Iterable[Finding]) -> int:
+    from edge.calibrate.lint.finding import Severity
+
+    return sum(finding.severity is Severity.ERROR for finding in findings)

@@ -1,0 +1,69 @@
+"""Calibration tables and caches as files, beside the model that they are of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.calibrate.cache import CalibrationCache, cache_text, read_cache
+from edge.calibrate.convert import cache_from_table, table_from_cache
+from edge.calibrate.files import write_whole
+from edge.calibrate.lint.check import lint_table
+from edge.calibrate.lint.facts import facts_of_model
+from edge.calibrate.lint.finding import Finding
+from edge.calibrate.table import CalibrationTable
+from edge.calibrate.table_file import read_table, write_table
+from edge.model.inspect import inspect_model
+
+__all__ = ["ImportedTable", "export_table", "import_cache", "lint_file"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedTable:
+    """A table that was written, and what is wrong with it."""
+
+    table: CalibrationTable
+    findings: tuple[Finding, ...]
+
+
+def import_cache(cache: Path, *, out: Path, model: Path | None) -> ImportedTable:
+    """Write the table of a TensorRT calibration cache.
+
+    Args:
+        cache: the cache.
+        out: the table.
+        model: which the cache is of; the table is bound to it and checked against it.
+
+    Raises:
+        EdgeError: if cache or model cannot be used, or the table cannot be written; nothing is written then.
+    """
+    content = read_cache(cache)
+    spec = None if model is None else inspect_model(model)
+    table = table_from_cache(content, spec)
+    findings = lint_table(table, None if spec is None else facts_of_model(spec))
+    write_table(out, table)
+    return ImportedTable(table=table, findings=findings)
+
+
+def export_table(
+    path: Path, *, out: Path, tensorrt: str | None, calibrator: str | None
+) -> tuple[CalibrationTable, CalibrationCache]:
+    """Write the calibration cache of a table; return both.
+
+    Raises:
+        CalibrationError: if the table cannot be used, or the cache cannot be written; nothing is written then.
+    """
+    table = read_table(path)
+    cache = cache_from_table(table, tensorrt=tensorrt, calibrator=calibrator)
+    write_whole(out, cache_text(cache).encode())
+    return table, cache
+
+
+def lint_file(path: Path, *, model: Path | None) -> tuple[Finding, ...]:
+    """Return what is wrong with the table at `path`.
+
+    Raises:
+        EdgeError: if table or model cannot be read at all.
+    """
+    table = read_table(path)
+    return lint_table(table, None if model is None else facts_of_model(inspect_model(model)))

@@ -1,0 +1,133 @@
+"""`edge-deploy table` as a user types it."""
+
+import json
+
+import pytest
+
+from edge.model.inspect import inspect_model
+from tests.integration.cli.test_commands import command
+from tests.support import models
+
+SAMPLES = {
+    "old": "TRT-7103-EntropyCalibration2\n000_net: 3c010a14\n(Unnamed Layer* 76) [PluginV2IOExt]_output_0: 3efa468d\n",
+    "eight": "TRT-8401-EntropyCalibration2\ninput: 3d5b6231\na/b_1/depthwise__6:0: 3d5b6231\nConv__54:0: 3cf5d113\n",
+    "ten": "TRT-100300-MinMaxCalibration\nimages: 3c010204\n/model.0/conv/Conv_output: 3eff0ee5\nx: y (1): 30810204\n",
+    "broken": "TRT-8601-EntropyCalibration2\nimages: 00000000\nb: 7f800000\nc: ffc00001\nd: bc010204\ne: 00000001\n",
+}
+
+
+def table(*arguments, expected=0):
+    return command("edge-deploy", "table", *arguments, expected=expected)
+
+
+def imported(tmp_path, text, *options):
+    (tmp_path / "c.cache").write_text(text)
+    table("import", tmp_path / "c.cache", "-o", tmp_path / "t.calib.json", *options)
+    return tmp_path / "t.calib.json"
+
+
+@pytest.mark.parametrize("name", ["show", "lint", "diff", "import", "export"])
+def test_every_command_has_help_with_examples(name):
+    shown = table(name, "--help").stdout
+
+    assert "Examples:" in shown
+    assert f"edge-deploy table {name}" in shown
+
+
+@pytest.mark.parametrize("text", SAMPLES.values(), ids=SAMPLES)
+def test_a_cache_survives_import_and_export(tmp_path, text):
+    path = imported(tmp_path, text)
+    table("export", path, "-o", tmp_path / "again.cache")
+
+    header, *lines = (tmp_path / "again.cache").read_text().splitlines()
+    assert header == text.splitlines()[0]
+    assert sorted(lines) == sorted(text.splitlines()[1:])
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["again.cache", "c.cache", "t.calib.json"]
+
+
+def test_export_writes_the_header_that_is_asked_for(tmp_path):
+    path = imported(tmp_path, SAMPLES["old"])
+    options = ("--tensorrt", "10.16.2", "--calibrator", "MinMaxCalibration", "--json")
+    shown = json.loads(table("export", path, "-o", tmp_path / "x", *options).stdout)
+
+    assert (tmp_path / "x").read_text().startswith("TRT-101602-MinMaxCalibration\n")
+    assert shown == {
+        "cache": str(tmp_path / "x"),
+        "tensorrt": "10.16.2",
+        "calibrator": "MinMaxCalibration",
+        "tensors": 2,
+    }
+
+
+def test_a_table_that_was_not_imported_is_exported_for_jetpack_6(tmp_path):
+    path = imported(tmp_path, SAMPLES["old"])
+    content = json.loads(path.read_text())
+    del content["imported"]
+    path.write_text(json.dumps({**content, "keep_float": ["/n"]}))
+    told = table("export", path, "-o", tmp_path / "x").stderr
+
+    assert (tmp_path / "x").read_text().startswith("TRT-100300-EntropyCalibration2\n")
+    assert "a cache cannot say that 1 nodes are to stay in float" in told
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", "TRT-8601-EntropyCalibration2\n", SAMPLES["ten"][:-3] + "zz\n"])
+def test_a_bad_cache_leaves_the_old_table_as_it_was(tmp_path, text):
+    path = imported(tmp_path, SAMPLES["ten"])
+    before = path.read_bytes()
+    (tmp_path / "bad.cache").write_text(text)
+    told = table("import", tmp_path / "bad.cache", "-o", path, expected=2).stderr
+
+    assert told.startswith(f"error: {tmp_path}/bad.cache:")
+    assert path.read_bytes() == before
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["bad.cache", "c.cache", "t.calib.json"]
+
+
+def test_a_wrong_version_writes_nothing(tmp_path):
+    path = imported(tmp_path, SAMPLES["ten"])
+    told = table("export", path, "-o", tmp_path / "x", "--tensorrt", "ten", expected=2).stderr
+
+    assert told == "error: 'ten' is no TensorRT version; write it as 10.3.0\n"
+    assert not (tmp_path / "x").exists()
+
+
+def test_lint_exits_with_4_where_there_is_an_error(tmp_path):
+    path = imported(tmp_path, SAMPLES["broken"])
+    shown = json.loads(table("lint", path, "--json", expected=4).stdout)
+
+    codes = {finding["code"] for finding in shown["findings"] if finding["severity"] == "error"}
+    assert codes == {"zero-scale", "infinite-scale", "nan-scale", "negative-scale"}
+    assert shown["errors"] == 4
+    assert 'error: zero-scale: "images": the scale is 0' in table("lint", path, expected=4).stdout
+
+
+def test_a_table_is_bound_to_its_model_and_to_no_other(tmp_path):
+    model, other = models.yolov8(tmp_path / "m.onnx"), models.yolov8(tmp_path / "other.onnx", seed=1)
+    text = "TRT-8601-EntropyCalibration2\nimages: 3c010204\nMul_2: 3efa468d\n"
+    path = imported(tmp_path, text, "--model", model)
+    content = json.loads(table("show", path, "--json").stdout)
+
+    assert content["model"] == {"name": "m", "sha256": inspect_model(model).sha256}
+    assert content["preprocess"]["size"] == [96, 96]
+    assert "made for model m" in table("lint", path, "--model", other, expected=4).stdout
+    assert "other-model" not in table("lint", path, "--model", model, expected=4).stdout
+
+
+def test_show_and_diff_for_people(tmp_path):
+    path = imported(tmp_path, SAMPLES["ten"])
+    shown = table("show", path).stdout
+    (tmp_path / "b").mkdir()
+    other = imported(tmp_path / "b", SAMPLES["ten"].replace("3c010204", "3c810204"))
+
+    assert "TensorRT 10.3.0, MinMaxCalibration" in shown
+    assert "           1    0.00787402  imported    images" in shown
+    assert "1 -> 2            x 2           images" in table("diff", path, other).stdout
+    assert json.loads(table("diff", path, path, "--json").stdout)["equal"] == 3
+
+
+def test_a_file_that_is_no_table_is_named_with_its_line(tmp_path):
+    (tmp_path / "t").write_text('{\n "format": "edge.calib/7"\n}')
+
+    for name in ("show", "lint"):
+        assert (
+            f"error: {tmp_path}/t:2: format: expected 'edge.calib/1'" in table(name, tmp_path / "t", expected=2).stderr
+        )

@@ -1,0 +1,41 @@
+import math
+
+import msgspec
+
+from edge.calibrate.diff import diff_tables
+from edge.calibrate.table import CalibrationTable, MadeBy, TensorRange
+
+
+def table(**ranges):
+    return CalibrationTable(
+        model=None,
+        preprocess=None,
+        preprocess_sha256=None,
+        dataset=None,
+        method="mse",
+        made_by=MadeBy(engine="e"),
+        tensors={name: TensorRange(amax=amax, method="mse") for name, amax in ranges.items()},
+    )
+
+
+def test_equal_tables_do_not_differ():
+    found = diff_tables(table(a=1.0, b=2.0), table(b=2.0, a=1.0 + 1e-12))  # one float32 scale
+
+    assert found.is_empty
+    assert found.equal == 2
+
+
+def test_ranges_names_and_facts_that_differ():
+    second = msgspec.structs.replace(table(a=1.0, b=3.0, c=0.5, e=1.0), method="auto", keep_float=("/n",))
+    found = diff_tables(table(a=1.0, b=2.0, c=8.0, d=1.0), second)
+
+    assert (found.only_first, found.only_second, found.equal) == (("d",), ("e",), 1)
+    assert [(c.name, c.ratio) for c in found.changed] == [("c", 0.0625), ("b", 1.5)]
+    assert found.facts == (("method", "mse", "auto"), ("keep_float", "none", "/n"))
+
+
+def test_what_is_not_finite_has_no_ratio_and_comes_first():
+    found = diff_tables(table(a=1.0, z=0.0), table(a=2.0, z=math.inf))
+
+    assert [c["name"] for c in found.as_json()["changed"]] == ["z", "a"]
+    assert found.as_json()["changed"][0] == {"name": "z", "first": 0.0, "second": None, "ratio": None}

@@ -1,0 +1,130 @@
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.calibrate.histogram import BINS, Histogram, count, merge
+from edge.calibrate.observer import Observer, merge_all
+from edge.errors import CalibrationError
+
+floats = st.one_of(
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+    st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 2.0**-149, 2.0**-100, 2.0**-101, 3.4e38, 127.99999]),
+)
+arrays = st.lists(floats, max_size=40).map(lambda values: np.array(values, np.float32))
+
+
+def slow_count(values):
+    """By the definition, one value at a time, in exact arithmetic."""
+    magnitudes = [abs(float(value)) for value in values]
+    amax = max(magnitudes, default=0.0)
+    exponent = -100
+    while amax >= 2.0**exponent:
+        exponent += 1
+    counts = [0] * BINS
+    for magnitude in magnitudes:
+        if magnitude:
+            counts[math.floor(magnitude / (2.0**exponent / BINS))] += 1
+    return Histogram(exponent=exponent, counts=np.array(counts), zeros=magnitudes.count(0.0), amax=amax)
+
+
+@given(arrays)
+def test_counts_equal_the_definition(values):
+    assert count(values) == slow_count(values)
+
+
+@given(st.lists(arrays, max_size=5), st.randoms())
+def test_any_split_and_order_gives_the_same_bits(parts, random):
+    whole = count(np.concatenate([np.zeros(0, np.float32), *parts]))
+    random.shuffle(parts)
+    observer = Observer()
+    for part in parts:
+        observer.observe("x", part)
+
+    assert observer.histograms.get("x", count(np.zeros(0, np.float32))) == whole
+
+
+@given(arrays, arrays, arrays)
+def test_merging_is_associative_and_commutative(a, b, c):
+    one, two, three = count(a), count(b), count(c)
+
+    assert merge(merge(one, two), three) == merge(one, merge(two, three))
+    assert merge(one, two) == merge(two, one)
+    assert merge(one, two).total == len(a) + len(b)
+
+
+def test_an_array_of_many_chunks_equals_its_rows_one_by_one():
+    values = np.random.default_rng(0).normal(0, 3, (5, 3, 200, 100)).astype(np.float32)
+    whole, rows = Observer(), Observer()
+    whole.observe("x", values)
+    for row in values:
+        rows.observe("x", row[:, ::-1].transpose(2, 0, 1))  # neither contiguous nor in order
+
+    assert whole.histograms["x"] == rows.histograms["x"]
+    expected, _ = np.histogram(np.abs(values).astype(np.float64), bins=BINS, range=(0, 2.0**4))
+    assert whole.histograms["x"].exponent == 4
+    assert np.array_equal(whole.histograms["x"].counts, expected)
+
+
+def test_the_range_doubles_by_adding_neighbours():
+    small = count(np.array([0.1, 0.9], np.float32))
+    large = merge(small, count(np.array([6.0], np.float32)))
+
+    assert (small.exponent, large.exponent) == (0, 3)
+    assert np.flatnonzero(small.counts).tolist() == [204, 1843]  # floor(x * 2048)
+    assert np.flatnonzero(large.counts).tolist() == [25, 230, 1536]  # floor(x * 2048 / 8)
+
+
+def test_zeros_are_counted_by_themselves():
+    found = count(np.array([0.0, -0.0, 1e-30, 1.0], np.float32))
+
+    assert (found.zeros, int(found.counts[0]), found.total) == (2, 1, 4)
+    assert count(np.zeros(7, np.float32)).amax == 0.0
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_a_value_that_is_not_finite_is_refused_and_nothing_is_counted(wrong):
+    observer = Observer()
+    observer.observe("x", np.ones(3, np.float32))
+    with pytest.raises(CalibrationError, match='tensor "x": expected finite values, 1 of 2 are NaN or infinite'):
+        observer.observe("x", np.array([1, wrong], np.float32))
+
+    assert observer.histograms["x"].total == 3
+
+
+def test_float16_and_float64_are_taken():
+    assert count(np.array([1, -2], np.float16)) == count(np.array([1.0, -2.0]))
+    with pytest.raises(CalibrationError):
+        count(np.array([1e300]))
+
+
+def test_other_numbers_of_bins_do_not_merge():
+    with pytest.raises(ValueError, match="2048 and 256 bins"):
+        merge(count(np.ones(1)), count(np.ones(1), bins=256))
+
+
+def test_names_of_one_side_only_are_taken_as_they_are():
+    one, two = count(np.ones(1)), count(np.zeros(2))
+
+    assert merge_all({"a": one}, {"b": two, "a": two}) == {"a": merge(one, two), "b": two}
+
+
+def test_memory_does_not_grow_with_the_number_of_batches():
+    values = np.random.default_rng(0).normal(0, 1, 300_000).astype(np.float32)
+    observer = Observer()
+    observer.observe("x", values)
+    tracemalloc.start()
+    try:
+        peaks = []
+        for _ in range(2):
+            for _ in range(10):
+                observer.observe("x", values)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+
+    assert max(peaks) < 2 * values.nbytes
+    assert peaks[1] - peaks[0] < 20_000

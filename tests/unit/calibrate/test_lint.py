@@ -1,0 +1,202 @@
+"""Each complaint from the table that causes it, and none from a good one."""
+
+import math
+
+import msgspec
+import pytest
+
+from edge.calibrate.lint.check import lint_table
+from edge.calibrate.lint.facts import facts_of_model, largest_input
+from edge.calibrate.lint.finding import Severity
+from edge.calibrate.table import CalibrationTable, MadeBy, ModelId, TensorRange
+from edge.model.inspect import inspect_model
+from edge.types import ImageSize, Preprocess
+from tests.support import models
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory):
+    return facts_of_model(inspect_model(models.yolov8(tmp_path_factory.mktemp("m") / "m.onnx")))
+
+
+@pytest.fixture
+def good(facts):
+    ranges = {name: 1.5 + index / 7 for index, name in enumerate(facts.activations)}
+    ranges["images"] = 1.0
+    return CalibrationTable(
+        model=ModelId(name=facts.name, sha256=facts.sha256),
+        preprocess=facts.preprocess.as_json(),
+        preprocess_sha256=facts.preprocess.sha256,
+        dataset=None,
+        method="mse",
+        made_by=MadeBy(engine="test"),
+        tensors={name: TensorRange(amax=amax, method="mse") for name, amax in ranges.items()},
+    )
+
+
+def with_ranges(table, **ranges):
+    changed = {name: TensorRange(amax=amax, method="mse") for name, amax in ranges.items()}
+    return msgspec.structs.replace(table, tensors={**table.tensors, **changed})
+
+
+def without(table, *names):
+    return msgspec.structs.replace(table, tensors={n: t for n, t in table.tensors.items() if n not in names})
+
+
+def complaints(table, facts=None):
+    return {finding.code: finding for finding in lint_table(table, facts)}
+
+
+def test_a_good_table_has_no_complaint(good, facts):
+    assert lint_table(good, facts) == ()
+    assert lint_table(good, None) == ()
+
+
+@pytest.mark.parametrize(
+    ("amax", "code"),
+    [
+        *((0.0, "zero"), (-0.0, "zero"), (1e-50, "zero"), (math.nan, "nan"), (-0.74, "negative")),
+        *((math.inf, "infinite"), (1e300, "infinite"), (-math.inf, "infinite")),
+    ],
+)
+def test_ranges_that_cannot_be_used_are_errors(good, facts, amax, code):
+    found = complaints(with_ranges(good, Conv_0=amax), facts)[f"{code}-scale"]
+
+    assert found.severity is Severity.ERROR
+    assert found.tensors == ("Conv_0",)
+    assert '"Conv_0"' in found.problem
+    assert found.fix
+
+
+def test_an_empty_table_is_an_error(good):
+    assert complaints(msgspec.structs.replace(good, tensors={}))["empty"].severity is Severity.ERROR
+
+
+def test_a_table_of_another_model_names_both(good, facts):
+    other = msgspec.structs.replace(good, model=ModelId(name="other", sha256="12" * 32))
+
+    assert f"made for model other 121212121212, this model is m {facts.sha256[:12]}" in str(
+        complaints(other, facts)["other-model"]
+    )
+
+
+def test_a_table_of_another_preprocess_names_what_differs(good, facts):
+    other = Preprocess(size=ImageSize(width=96, height=96), scale=1.0)
+    table = msgspec.structs.replace(good, preprocess=other.as_json(), preprocess_sha256=other.sha256)
+    found = complaints(table, facts)["other-preprocess"]
+
+    assert found.severity is Severity.ERROR
+    assert "scale 1.0 (model: 0.00392" in found.problem
+    assert "size" not in found.problem
+
+
+def test_a_missing_input_of_a_convolution_is_an_error_with_the_nearest_name(good, facts):
+    table = with_ranges(without(good, "Mul_2"), Mul_2x=3.0)
+    found = complaints(table, facts)
+
+    assert found["coverage"].severity is Severity.ERROR
+    assert found["coverage"].tensors == ("Mul_2",)
+    count = len(facts.activations)
+    assert f"covers {count - 1} of {count} tensors ({(count - 1) / count:.1%})" in found["coverage"].problem
+    assert 'the table has "Mul_2x" for "Mul_2"' in found["coverage"].problem
+    assert found["unknown-tensors"].tensors == ("Mul_2x",)
+
+
+def test_a_convolution_that_is_kept_float_needs_no_range(good, facts):
+    reader = next(node.name for node in facts.weighted if "Mul_2" in node.inputs)
+    table = msgspec.structs.replace(without(good, "Mul_2"), keep_float=(reader,))
+
+    assert complaints(table, facts)["coverage"].severity is Severity.WARNING
+
+
+def test_another_missing_tensor_is_a_warning(good, facts):
+    assert complaints(without(good, "output0"), facts)["coverage"].severity is Severity.WARNING
+
+
+def test_a_node_that_is_not_there_cannot_be_kept_float(good, facts):
+    assert (
+        '"/dfl/Conv"'
+        in complaints(msgspec.structs.replace(good, keep_float=("/dfl/Conv",)), facts)["unknown-nodes"].problem
+    )
+
+
+def test_tensors_that_tensorrt_adds_are_no_complaint(good, facts):
+    assert not complaints(with_ranges(good, **{"(Unnamed Layer* 56) [Constant]_output": 1.0}), facts)
+
+
+@pytest.mark.parametrize(
+    ("amax", "severity", "words"),
+    [
+        (255.0, Severity.ERROR, "about 255 times too large"),
+        (1 / 255, Severity.ERROR, "about 255 times too small"),
+        (2.64, Severity.ERROR, "mean, std or scale were others"),  # (1 - 0.406) / 0.225
+        (0.4475, Severity.WARNING, "only 44.8% of it"),
+    ],
+)
+@pytest.mark.parametrize("with_model", [True, False])
+def test_an_input_that_was_normalised_otherwise(good, facts, amax, severity, words, with_model):
+    found = complaints(with_ranges(good, images=amax), facts if with_model else None)["input-range"]
+
+    assert found.severity is severity
+    assert words in found.problem
+
+
+@pytest.mark.parametrize("amax", [1.00024, 0.99976, 0.85])
+def test_an_input_as_tensorrt_finds_it_is_good(good, facts, amax):
+    assert not complaints(with_ranges(good, images=amax), facts)
+
+
+@pytest.mark.parametrize(
+    ("preprocess", "expected"),
+    [
+        ({}, 1.0),
+        ({"scale": 1.0}, 255.0),
+        ({"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}, (1 - 0.406) / 0.225),
+        ({"scale": 1.0, "mean": (200.0, 200.0, 200.0)}, 200.0),
+    ],
+)
+def test_the_largest_input_of_a_preprocess(preprocess, expected):
+    assert largest_input(Preprocess(size=ImageSize(width=1, height=1), **preprocess)) == pytest.approx(expected)
+
+
+def test_constants_that_nobody_measured_are_an_error(good, facts):
+    constant = {name: TensorRange(amax=4.0, method="x") for name in good.tensors}
+    found = complaints(msgspec.structs.replace(good, tensors=constant))["placeholder-ranges"]
+
+    assert found.severity is Severity.ERROR
+    assert f"{len(constant)} of {len(constant)} tensors have the same range 4" in found.problem
+
+
+def test_scores_that_never_saw_an_object_look_random(good, facts):
+    assert len(facts.scores) == 1
+    assert "the largest score in all calibration images was 0.03" in str(
+        complaints(with_ranges(good, **{facts.scores[0]: 0.03}), facts)["random-looking"]
+    )
+
+
+def test_a_range_beyond_float16_is_a_warning(good):
+    assert complaints(with_ranges(good, Conv_0=70_000.0))["beyond-float16"].severity is Severity.WARNING
+
+
+def test_an_unbound_table_is_a_warning_and_errors_come_first(good, facts):
+    table = with_ranges(msgspec.structs.replace(good, model=None, preprocess=None, preprocess_sha256=None), Conv_0=0.0)
+
+    assert [(f.severity.value, f.code) for f in lint_table(table, facts)] == [
+        ("error", "zero-scale"),
+        ("warning", "unbound"),
+    ]
+
+
+def test_indices_of_an_end_to_end_head_are_no_activations(tmp_path):
+    found = facts_of_model(inspect_model(models.yolov10(tmp_path / "m.onnx")))
+
+    kinds = {name.split("_")[0] for name in found.activations}
+    assert not kinds & {"Tile", "Mod", "Div_i", "Shape"}
+    assert "GatherElements" in kinds
+    assert not [name for name in found.activations if name.startswith("TopK") and name.endswith("_1")]
+
+
+def test_a_preprocess_of_another_version_is_not_guessed_at(good):
+    table = msgspec.structs.replace(with_ranges(good, images=255.0), preprocess={"scale": "x"})
+
+    assert "input-range" not in complaints(table)

@@ -1,0 +1,177 @@
+import contextlib
+import json
+import math
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.calibrate.files import write_whole
+from edge.calibrate.table import (
+    CalibrationTable,
+    DatasetId,
+    Evidence,
+    Imported,
+    MadeBy,
+    ModelId,
+    TensorRange,
+)
+from edge.calibrate.table_file import read_table, table_text, write_table
+from edge.errors import CalibrationError
+from edge.types import ImageSize, Preprocess
+
+PREPROCESS = Preprocess(size=ImageSize(width=64, height=32), mean=(0.1, 0.2, 0.3))
+
+
+def full_table(**changes):
+    table = CalibrationTable(
+        model=ModelId(name="m", sha256="ab" * 32),
+        preprocess=PREPROCESS.as_json(),
+        preprocess_sha256=PREPROCESS.sha256,
+        dataset=DatasetId(images=128, sha256="cd" * 32),
+        method="auto",
+        made_by=MadeBy(edge="0.1.0", engine="openvino 2026.4"),
+        tensors={"images": TensorRange(amax=1.0, method="minmax"), "/a: b [é]": TensorRange(amax=2.5, method="mse")},
+        keep_float=("/z", "/dfl/Conv"),
+        evidence=Evidence(metric="mAP50-95", images=64, float_=0.335, int8=0.333, int8_mac_share=0.97),
+    )
+    return msgspec.structs.replace(table, **changes)
+
+
+EXPECTED = """{{"format": "edge.calib/1",
+ "model": {{"name": "m", "sha256": "{}"}},
+ "preprocess": {},
+ "preprocess_sha256": "{}",
+ "dataset": {{"images": 128, "sha256": "{}"}},
+ "method": "auto",
+ "made_by": {{"edge": "0.1.0", "engine": "openvino 2026.4"}},
+ "tensors": {{
+  "/a: b [é]": {{"amax": 2.5, "method": "mse"}},
+  "images": {{"amax": 1.0, "method": "minmax"}}
+ }},
+ "keep_float": [
+  "/dfl/Conv",
+  "/z"
+ ],
+ "evidence": {{"metric": "mAP50-95", "images": 64, "float": 0.335, "int8": 0.333, "int8_mac_share": 0.97}}}}
+""".format("ab" * 32, json.dumps(PREPROCESS.as_json()), PREPROCESS.sha256, "cd" * 32)
+
+
+def test_the_file_is_as_the_format_says(tmp_path):
+    write_table(tmp_path / "t", full_table())
+
+    assert (tmp_path / "t").read_text(encoding="utf-8") == EXPECTED
+
+
+def test_reading_gives_what_was_written_and_writing_the_same_bytes(tmp_path):
+    write_table(tmp_path / "t", full_table(imported=Imported(tensorrt="8.6.1", calibrator="MinMaxCalibration")))
+    first = (tmp_path / "t").read_bytes()
+    table = read_table(tmp_path / "t")
+    write_table(tmp_path / "t", table)
+
+    assert (tmp_path / "t").read_bytes() == first
+    assert table.evidence == full_table().evidence
+    assert table.imported.calibrator == "MinMaxCalibration"
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"])), st.floats(allow_nan=False), min_size=0, max_size=6
+    )
+)
+def test_any_names_and_ranges_survive(tmp_path_factory, ranges):
+    path = tmp_path_factory.mktemp("t") / "t"
+    table = full_table(tensors={name: TensorRange(amax=amax, method="x") for name, amax in ranges.items()})
+    write_table(path, table)
+
+    assert read_table(path).tensors == table.tensors
+    assert json.loads(path.read_text(encoding="utf-8"))["tensors"].keys() == ranges.keys()
+
+
+@pytest.mark.parametrize(("literal", "kind"), [('"nan"', math.isnan), ("NaN", math.isnan), ('"-inf"', math.isinf)])
+def test_ranges_that_are_no_numbers_are_read_so_that_lint_sees_them(tmp_path, literal, kind):
+    (tmp_path / "t").write_text(EXPECTED.replace("2.5", literal), encoding="utf-8")
+    tensor = read_table(tmp_path / "t").tensors["/a: b [é]"]
+
+    assert kind(tensor.amax)
+    assert not tensor.is_usable
+
+
+BAD = [
+    ('"amax": 2.5', '"amax": "2.5"', r't:9: tensors\[/a: b \[é\]\]\.amax: got "2\.5", expected float'),
+    ('"amax": 2.5', '"amax": true', r"t:9: .*amax: got true, expected float"),
+    ('"amax": 2.5, ', "", r"t:9: tensors\[/a: b \[é\]\]: 'amax' is missing"),
+    ('"amax": 1.0', '"amaks": 1.0, "amax": 1', r"t:10: tensors\.images\.amaks: unknown key; remove it"),
+    ('"amax": 1.0', '"amax": 1.0, "amax": 2.0', r"t:10: tensors\.images\.amax: given twice, first in line 10"),
+    ('  "images": {', '  "/a: b [é]": {', r"t:10: tensors\[/a: b \[é\]\]: given twice, first in line 9"),
+    ('"amax": 1.0', '"amax": 1.0, "scale_hex": "3c01"', r"t:10: tensors\.images\.scale_hex: got '3c01', expected 8"),
+    ('{"amax": 1.0, "method": "minmax"}', "7", r"t:10: tensors\.images: expected an object, got 7"),
+    ("edge.calib/1", "edge.calib/2", r"t:1: format: expected 'edge\.calib/1', got 'edge\.calib/2'"),
+    ('"format": "edge.calib/1",\n', "", r"t:1: expected 'edge\.calib/1', got None"),
+    (' "method": "auto",\n', "", r"t:1: 'method' is missing"),
+    ('"method": "auto"', '"methods": "auto"', r"t:6: methods: unknown key|t:1: 'method' is missing"),
+    ('"images": 128', '"images": 12.5', r"t:5: dataset\.images: got 12\.5, expected int"),
+    ('  "/z"', "  3", r"t:14: keep_float\[1\]: got 3, expected str"),
+    ('"mean": [0.1', '"mean": [0.9', r"t:4: preprocess_sha256: got '.*', but preprocess has .*; one was edited"),
+    ('"amax": 1.0', '"amax": 1.0.0', r"t:10: expected a calibration table \(edge\.calib/1\), this is no JSON"),
+    ("[é]", "\\ud800", r"t: expected a calibration table .*half a character"),
+    (EXPECTED, "", r"t:1: expected a calibration table .* this is no JSON"),
+    (EXPECTED, "[1, 2]", r"t:1: expected an object, got \[1, 2\]"),
+    (EXPECTED, "[" * 100_000, r"t: expected a calibration table .* nested too deep"),
+    (EXPECTED, '{"format": "edge.calib/1"}', r"t:1: 'tensors' is missing"),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "message"), BAD)
+def test_a_wrong_file_is_refused_with_line_and_key(tmp_path, before, after, message):
+    assert before in EXPECTED
+    (tmp_path / "t").write_text(EXPECTED.replace(before, after), encoding="utf-8")
+    with pytest.raises(CalibrationError, match=message):
+        read_table(tmp_path / "t")
+
+
+@given(st.data())
+def test_a_file_cut_or_changed_anywhere_is_read_or_refused(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("t") / "t"
+    raw = bytearray(EXPECTED.encode())
+    position = data.draw(st.integers(0, len(raw) - 1))
+    raw[position : position + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    path.write_bytes(raw)
+    with contextlib.suppress(CalibrationError):
+        table_text(read_table(path))
+
+
+def test_keys_in_another_order_and_layout_are_read_alike(tmp_path):
+    content = json.loads(EXPECTED)
+    (tmp_path / "t").write_text(json.dumps(dict(reversed(content.items())), indent=4))
+
+    assert table_text(read_table(tmp_path / "t")) == EXPECTED
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(CalibrationError, match="absent: cannot be read: No such file"):
+        read_table(tmp_path / "absent")
+
+
+def test_writing_replaces_whole_files_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    path = tmp_path / "t"
+    write_whole(path, b"old")
+    monkeypatch.setattr("os.fsync", _disk_is_full)
+    with pytest.raises(CalibrationError, match="t: cannot be written: No space left"):
+        write_whole(path, b"new")
+
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def _disk_is_full(number):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("target", ["absent/t", "."])
+def test_a_place_that_cannot_be_written_is_named(tmp_path, target):
+    with pytest.raises(CalibrationError, match="cannot be written"):
+        write_whole(tmp_path / target, b"new")
+
+    assert list(tmp_path.iterdir()) == []

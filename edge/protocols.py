@@ -134,6 +134,11 @@ class Message(Protocol):
 class Publisher(Protocol):
     """Takes messages without ever blocking the caller, keeps their order, and accounts for each of them."""
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether nothing will ever be delivered again."""
+        ...
+
     def publish(self, message: Message) -> None:
         """Accept a message, or let an older one go and count it."""
         ...
@@ -147,6 +152,10 @@ class Publisher(Protocol):
 
         They balance: accepted = delivered + waiting + dropped.
         """
+        ...
+
+    def by_output(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the counts of each way out by its name, e.g. `mqtt`, `jsonl`; `counts` are those of all together."""
         ...
 
     def close(self) -> None:

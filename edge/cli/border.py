@@ -35,9 +35,6 @@ def _exit_code_of(command: click.Command, *, is_service: bool) -> int:
     except (click.Abort, KeyboardInterrupt):
         tell("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except EdgeError as error:
         tell(f"error: {error}")
         return _service_code(error) if is_service and "INVOCATION_ID" in os.environ else error.exit_code

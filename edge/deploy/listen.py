@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from typing import TextIO
 
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
+from edge.errors import ConfigError
 from edge.publish.ledger import Account, AccountKey, Ledger
 from edge.publish.messages import (
     DetectionsMessage,
@@ -28,11 +31,16 @@ __all__ = ["ListenOptions", "line_from_message", "listen"]
 _DONE = 0
 _MISSING = 4
 _MAX_SHOWN = 8
+_DEVICE = re.compile(r"[a-z0-9-]{1,32}|\+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenOptions:
-    """What to listen to and how to show it. `device` is a name, or `+` for all; without a limit it goes on."""
+    """What to listen to and how to show it. `device` is a name, or `+` for all; without a limit it goes on.
+
+    Raises:
+        ConfigError: when there can be no such device, or the duration never ends.
+    """
 
     mqtt: MqttConfig
     device: str = "+"
@@ -43,6 +51,16 @@ class ListenOptions:
     duration_s: float | None = None
     max_messages: int | None = None
 
+    def __post_init__(self) -> None:
+        if not _DEVICE.fullmatch(self.device):
+            raise ConfigError(
+                f'device: expected a name of a-z, 0-9 and "-" (at most 32), or "+" for all, got {self.device!r}'
+            )
+        if self.duration_s is not None and not (math.isfinite(self.duration_s) and self.duration_s > 0):
+            raise ConfigError(
+                f"duration: expected seconds above 0, got {self.duration_s:g}", hint="leave it out to go on without end"
+            )
+
 
 def listen(options: ListenOptions, out: TextIO, *, progress: TextIO | None = None) -> int:
     """Write what arrives to `out` until the limit or an interrupt; return the exit code.
@@ -52,6 +70,7 @@ def listen(options: ListenOptions, out: TextIO, *, progress: TextIO | None = Non
     Raises:
         ConfigError: when the configuration cannot be used.
         PublishError: when the broker cannot be reached at first; later losses are told on `progress` and retried.
+        BrokenPipeError: when nobody reads `out` any more.
     """
     subscriber = Subscriber(
         options.mqtt, device=options.device, credential=options.credential, base_dir=options.base_dir

@@ -18,6 +18,11 @@ class FanoutPublisher:
     def __init__(self, publishers: Sequence[Publisher]) -> None:
         self._publishers = tuple(publishers)
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether there were publishers, and all of them are broken for good."""
+        return bool(self._publishers) and all(publisher.is_broken for publisher in self._publishers)
+
     def publish(self, message: Message) -> None:
         """Hand on."""
         for publisher in self._publishers:
@@ -35,6 +40,10 @@ class FanoutPublisher:
         for publisher in self._publishers:
             total.update(publisher.counts())
         return {"accepted": 0, "delivered": 0, "waiting": 0, "dropped": 0, **total}
+
+    def by_output(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the counts of each output by its name, e.g. `mqtt`, `jsonl`."""
+        return {name: one for publisher in self._publishers for name, one in publisher.by_output().items()}
 
     def close(self) -> None:
         """Close all of them, also when one fails."""

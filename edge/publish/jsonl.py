@@ -58,6 +58,11 @@ class JsonlPublisher:
         self._thread = threading.Thread(target=self._run, name="jsonl-publisher", daemon=True)
         self._thread.start()
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether nothing can be written any more, ever: the reader of the pipe is gone."""
+        return self._is_broken
+
     def publish(self, message: Message) -> None:
         """Accept a message; when the bounds are reached the oldest numbered ones go, and are declared."""
         if not self._closing.is_set():
@@ -71,6 +76,10 @@ class JsonlPublisher:
     def counts(self) -> Mapping[str, int]:
         """Return the outbox's balance, and `errors` of writing."""
         return {**self._outbox.counts(), "errors": self._errors}
+
+    def by_output(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the counts under the name of this output."""
+        return {"jsonl": self.counts()}
 
     def close(self) -> None:
         """Write what can be written in time, close the file. Twice is no error."""
@@ -89,7 +98,7 @@ class JsonlPublisher:
                 pass
             if self._is_broken:
                 self._outbox.drop_all()
-        left = self._outbox.drop_all()
+        left = self._outbox.end()
         if left:
             _log.warning("messages not written at the end path=%s count=%d", self._target, left)
         os.close(self._descriptor)
@@ -126,12 +135,33 @@ class JsonlPublisher:
 
 def _open(target: str) -> int:
     if target == "-":
-        sys.stdout.flush()
-        return os.dup(sys.stdout.fileno())
+        return _open_standard_output()
     try:
-        return os.open(Path(target), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # Without O_NONBLOCK a pipe that nobody reads would be waited for without end, before the start.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(Path(target), flags, 0o644)
+        os.set_blocking(descriptor, True)
+        return descriptor
     except OSError as error:
+        if error.errno == errno.ENXIO and Path(target).is_fifo():
+            raise ConfigError(
+                f"publish.jsonl: {target}: expected a pipe with a reader, nobody reads this one",
+                hint="start its reader first, or name a file",
+            ) from error
         raise ConfigError(
             f"publish.jsonl: {target}: {error.strerror}",
             hint="name a file that can be written, or - for standard output",
+        ) from error
+
+
+def _open_standard_output() -> int:
+    try:
+        if sys.stdout is None:  # Python's word for a descriptor that was closed at the start
+            raise OSError(errno.EBADF, "it is closed")
+        sys.stdout.flush()
+        return os.dup(sys.stdout.fileno())
+    except OSError as error:
+        raise ConfigError(
+            f"publish.jsonl: standard output cannot be written: {error.strerror or error}",
+            hint="redirect it to a file or a pipe with a reader, or name a file",
         ) from error

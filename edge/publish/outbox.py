@@ -6,7 +6,8 @@ run of numbers that is let go becomes one gap record. For numbered messages this
 
     numbered = acknowledged + waiting + in gaps + lost
 
-where `lost`, what could not even be declared, stays 0 unless the broker refuses the gap records or the run ends.
+where `lost`, what could not even be declared, stays 0 unless the broker refuses the gap records or the output ends
+before they are sent.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Outbox:
         self._in_flight: dict[Entry, None] = {}
         self._accepted = self._delivered = self._superseded = self._let_go = self._resent = 0
         self._numbered = self._acknowledged = self._declared = self._lost = 0
+        self._is_over = False
 
     def put(self, entry: Entry) -> None:
         """Accept an entry; older ones may be let go for it."""
@@ -116,15 +118,22 @@ class Outbox:
             self._in_flight.clear()
             self._unsent = dict.fromkeys(self._retained)
 
+    def end(self) -> int:
+        """Nothing is sent from now on: return how many messages are left, which stay counted as `waiting`."""
+        with self._lock:
+            if not self._is_over:
+                self._lose_records()
+                self._is_over = True
+                self._idle.notify_all()
+            return self._waiting()
+
     def drop_all(self) -> int:
-        """Let everything go at the end of the run and return how many messages that were."""
+        """Let everything go, the output is gone for good; return how many messages that were."""
         with self._lock:
             left = self._waiting()
-            undeclared = sum(entry.gap_count for entry in (*self._gaps, *self._in_flight))
-            undeclared += sum(run.count for run in self._runs)
             self._let_go += left
-            self._declared -= undeclared
-            self._lost += undeclared + sum(entry.number is not None for entry in (*self._in_flight, *self._queue))
+            self._lose_records()
+            self._lost += sum(entry.number is not None for entry in (*self._in_flight, *self._queue))
             for lane in (self._unsent, self._gaps, self._runs, self._open_runs, self._queue, self._in_flight):
                 lane.clear()
             self._queue_bytes = 0
@@ -142,30 +151,35 @@ class Outbox:
             return bool(self._unsent or self._gaps or self._runs or self._queue)
 
     def wait_idle(self, timeout_s: float) -> bool:
-        """Wait until everything accepted is settled; return whether it is."""
+        """Wait until everything accepted is settled, or nothing more is sent; return whether it is settled."""
         deadline = time.monotonic() + timeout_s
         with self._idle:
             while self._waiting():
                 rest_s = deadline - time.monotonic()
-                if rest_s <= 0:
+                if rest_s <= 0 or self._is_over:
                     return False
                 self._idle.wait(rest_s)
             return True
 
     def counts(self) -> Mapping[str, int]:
-        """Return the balance of all messages, and that of the numbered ones; retransmissions are `resent`."""
+        """Return the balance of all messages, and that of the numbered ones; retransmissions are `resent`.
+
+        A state that replaces one that was not sent yet is its newer wording: the two are one message, and `superseded`
+        tells of them outside the balance.
+        """
         with self._lock:
             return {
-                "accepted": self._accepted,
+                "accepted": self._accepted - self._superseded,
                 "delivered": self._delivered,
                 "waiting": self._waiting(),
-                "dropped": self._superseded + self._let_go,
+                "dropped": self._let_go,
                 "superseded": self._superseded,
                 "resent": self._resent,
                 "in_flight": len(self._in_flight),
                 "waiting_bytes": self._queue_bytes,
                 "numbered": self._numbered,
                 "numbered_acknowledged": self._acknowledged,
+                "numbered_waiting": self._numbered - self._acknowledged - self._declared - self._lost,
                 "numbered_in_gaps": self._declared,
                 "numbered_lost": self._lost,
             }
@@ -224,6 +238,13 @@ class Outbox:
             self._runs.append(run)
             self._open_runs[number.stream] = run
             self._accepted += 1
+
+    def _lose_records(self) -> None:
+        """Count the numbers of gap records that will not be sent: nothing declares them."""
+        undeclared = sum(entry.gap_count for entry in (*self._gaps, *self._in_flight))
+        undeclared += sum(run.count for run in self._runs)
+        self._declared -= undeclared
+        self._lost += undeclared
 
     def _return(self, entry: Entry) -> None:
         if entry.is_retained:

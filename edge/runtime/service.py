@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from edge.media.camera import StreamStatus
-from edge.protocols import FrameSource
-from edge.publish.fanout import Output
+from edge.protocols import FrameSource, Publisher
 from edge.runtime.batcher import Batcher
 from edge.runtime.board import StreamBoard
 from edge.runtime.counters import Counters, report_stream
@@ -40,7 +39,7 @@ class Parts:
     inference: Inference
     batcher: Batcher
     counters: Counters
-    publisher: Output
+    publisher: Publisher
     board: StreamBoard
 
 

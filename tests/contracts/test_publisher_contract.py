@@ -18,7 +18,7 @@ from tests.support.wire_messages import birth, detections
 
 
 class JsonlCase:
-    copies = 1
+    names = ("jsonl",)
 
     def __init__(self, directory):
         self.path = directory / "out.jsonl"
@@ -33,7 +33,7 @@ class JsonlCase:
 
 
 class MqttCase:
-    copies = 1
+    names = ("mqtt",)
 
     def __init__(self, directory):
         self.broker = Mosquitto(directory / "broker").start()
@@ -50,7 +50,7 @@ class MqttCase:
 
 
 class FanoutCase(MqttCase):
-    copies = 2
+    names = ("mqtt", "jsonl")
 
     def __init__(self, directory):
         super().__init__(directory)
@@ -83,7 +83,24 @@ def test_counts_balance_at_any_time(case):
     case.publisher.flush(10)
     counts = case.publisher.counts()
     assert counts["waiting"] == counts["dropped"] == 0
-    assert counts["delivered"] >= 200 * case.copies
+    assert counts["delivered"] >= 200 * len(case.names)
+
+
+def test_each_output_has_counts_of_its_own(case):
+    for seq in range(1, 21):
+        case.publisher.publish(detections(seq))
+    assert case.publisher.flush(10)
+
+    by_output = case.publisher.by_output()
+    assert tuple(by_output) == case.names
+    assert all(counts["numbered_acknowledged"] == 20 for counts in by_output.values())
+    total = case.publisher.counts()
+    for key in ("accepted", "delivered", "waiting", "dropped"):
+        assert total[key] == sum(counts[key] for counts in by_output.values())
+
+
+def test_an_output_that_works_is_not_broken(case):
+    assert not case.publisher.is_broken
 
 
 def test_publish_returns_at_once(case):
@@ -115,7 +132,8 @@ def test_close_delivers_ends_all_threads_and_may_come_twice(case):
     wait_until(lambda: len(case.seqs()) == 50, what="50 messages arrived")
     assert not [thread for thread in threading.enumerate() if thread.name in ("mqtt-publisher", "jsonl-publisher")]
     counts = case.publisher.counts()
-    assert counts["accepted"] == counts["delivered"] + counts["superseded"]
+    assert counts["accepted"] == counts["delivered"]
+    assert counts["dropped"] == 0
 
 
 def test_a_message_after_close_is_not_accepted(case):

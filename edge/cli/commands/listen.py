@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -34,7 +35,7 @@ Examples:
 @click.option("--device", default="+", help="One device; default: all of the site.")
 @click.option("--gaps", is_flag=True, help="Show only missing numbers; exit with 4 when some are undeclared.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per message.")
-@click.option("--duration", "duration_s", type=click.FloatRange(min=0), metavar="S", help="Stop after S seconds.")
+@click.option("--duration", "duration_s", type=float, metavar="S", help="Stop after S seconds.")
 @click.option("--count", "max_messages", type=click.IntRange(min=1), metavar="N", help="Stop after N messages.")
 @verbosity_option
 def listen(
@@ -81,4 +82,10 @@ def listen(
         duration_s=duration_s,
         max_messages=max_messages,
     )
-    return listen_to(options, sys.stdout, progress=sys.stderr)
+    try:
+        return listen_to(options, sys.stdout, progress=sys.stderr)
+    except BrokenPipeError:  # `| head`: the reader has had enough; here, because click would make it a failure
+        # What is still buffered has to go somewhere, or Python complains when it ends.
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return 0

@@ -135,6 +135,10 @@ class Connection:
         deadline = time.monotonic() + self._endpoint.connect_timeout_s
         try:
             self._open_socket()
+        except (OSError, ValueError) as error:  # ValueError: from the host, which is all that we give it here
+            self.abandon()
+            raise trouble_from_error(error, self._endpoint) from error
+        try:
             while not self._is_accepted:
                 if time.monotonic() > deadline:
                     raise BrokerError(Trouble.CLOSED, "the broker does not answer a CONNECT")
@@ -224,7 +228,8 @@ class Connection:
 
     def _on_connect(self, _client: Any, _data: Any, _flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
-            self._trouble = trouble_from_reason(reason.value, str(reason))
+            is_login = self._endpoint.credential is not None
+            self._trouble = trouble_from_reason(reason.value, str(reason), is_login=is_login)
             return
         self.limits = Limits(
             receive_maximum=getattr(properties, "ReceiveMaximum", 65_535),

@@ -97,6 +97,11 @@ class MqttPublisher:
         """Whether the broker has accepted us and the connection stands, as far as known."""
         return self._is_connected
 
+    @property
+    def is_broken(self) -> bool:
+        """Always false: a broker may come back, and what is wrong may be mended there."""
+        return False
+
     def publish(self, message: Message) -> None:
         """Accept a message; when the bounds are reached the oldest numbered ones go, and are declared."""
         if self._closing.is_set():
@@ -115,6 +120,10 @@ class MqttPublisher:
     def counts(self) -> Mapping[str, int]:
         """Return the outbox's balance, and `connections` made so far."""
         return {**self._outbox.counts(), "connected": int(self._is_connected), "connections": self._connections}
+
+    def by_output(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the counts under the name of this output."""
+        return {"mqtt": self.counts()}
 
     def close(self) -> None:
         """Deliver what can be delivered in time, mark streams and device as stopped, disconnect. Twice is no error."""
@@ -144,7 +153,7 @@ class MqttPublisher:
             except Exception:  # the border of the thread: a broker that sends nonsense must not end the publishing
                 _log.exception("publishing failed broker=%s", self._endpoint)
                 self._recover(BrokerError(Trouble.LOST, "the broker's answer was not understood"), connected_at_s)
-        left = self._outbox.drop_all()
+        left = self._outbox.end()
         if left:
             _log.warning("messages not delivered at the end count=%d status=%s", left, self._status)
         self._waker.close()

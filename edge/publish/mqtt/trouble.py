@@ -40,8 +40,11 @@ class BrokerError(PublishError):
 _REASONS: dict[int, tuple[Trouble, str | None]] = {
     0x84: (Trouble.VERSION, "MQTT 3.1.1 is tried next"),
     0x85: (Trouble.REFUSED, "set mqtt.client_id to one that the broker accepts"),
-    0x86: (Trouble.REFUSED, "check user name and password of mqtt.credential"),
-    0x87: (Trouble.REFUSED, "the broker wants a user (mqtt.credential), or its access list does not allow this one"),
+    0x86: (Trouble.REFUSED, "check user name and password of mqtt.credential"),  # and v3.1.1's code 4
+    0x87: (
+        Trouble.REFUSED,
+        "the broker wants a user (mqtt.credential), or its access list does not allow this one",
+    ),  # 5
     0x8A: (Trouble.REFUSED, "the broker has banned this client"),
     0x8C: (Trouble.REFUSED, "the broker wants an authentication method that is not supported"),
     0x8E: (Trouble.TAKEN_OVER, "another client uses this client id: give each device its own name"),
@@ -50,13 +53,25 @@ _REASONS: dict[int, tuple[Trouble, str | None]] = {
 }
 
 
-def trouble_from_reason(reason: int, name: str) -> BrokerError:
-    """Return what a CONNACK or DISCONNECT with this MQTT v5 reason code means."""
+# Brokers do not tell which: mosquitto answers a wrong password with 0x87, the code for access lists.
+_LOGIN_REASONS = frozenset({0x86, 0x87})
+_LOGIN_HINT = (
+    "user name or password of mqtt.credential may be wrong, or the broker's access list does not allow this user"
+)
+
+
+def trouble_from_reason(reason: int, name: str, *, is_login: bool = False) -> BrokerError:
+    """Return what a CONNACK or DISCONNECT with this MQTT v5 reason code means.
+
+    `is_login` says that it answers a CONNECT with user name and password.
+    """
     kind, hint = _REASONS.get(reason, (Trouble.LOST, None))
+    if is_login and reason in _LOGIN_REASONS:
+        hint = _LOGIN_HINT
     return BrokerError(kind, f"the broker answered 0x{reason:02X} ({name})", hint=hint)
 
 
-def trouble_from_error(error: OSError, endpoint: Endpoint) -> BrokerError:
+def trouble_from_error(error: OSError | ValueError, endpoint: Endpoint) -> BrokerError:
     """Return what an error of name look-up, TCP or TLS means."""
     if isinstance(error, ssl.SSLError):
         return _tls_trouble(error)
@@ -70,6 +85,12 @@ def trouble_from_error(error: OSError, endpoint: Endpoint) -> BrokerError:
         )
     if isinstance(error, ConnectionResetError) and endpoint.tls is not None:
         return _no_tls_trouble("connection reset")
+    if not isinstance(error, OSError):  # no name at all, or one that cannot be looked up: an empty or very long label
+        return BrokerError(
+            Trouble.REFUSED,
+            f"expected a host name or an address, got {endpoint.host!r} ({error})",
+            hint="correct mqtt.host",
+        )
     what = "no answer" if isinstance(error, TimeoutError) else (error.strerror or type(error).__name__)
     return BrokerError(Trouble.UNREACHABLE, what, hint="check the network and mqtt.host")
 

@@ -32,6 +32,22 @@ def test_without_a_broker_nothing_fails_and_the_reason_is_told(make_publisher):
     assert publisher.counts()["waiting"] == 2
 
 
+def test_what_was_never_delivered_is_waiting_at_the_end_not_dropped(make_publisher, caplog):
+    publisher = make_publisher(free_port())
+    for seq in range(1, 31):
+        publisher.publish(detections(seq))
+    for state in ("connecting", "up"):
+        publisher.publish(StreamStateMessage(device="gate-01", stream="east", state=state, since=None))
+    publisher.close()
+
+    counts = publisher.by_output()["mqtt"]
+    # 30 frames, the birth, the state of the device and of its stream, of which only the newest wording counts
+    assert (counts["accepted"], counts["waiting"], counts["delivered"], counts["dropped"]) == (33, 33, 0, 0)
+    assert (counts["numbered_waiting"], counts["numbered_lost"]) == (30, 0)
+    assert "messages not delivered at the end count=33" in caplog.text
+    assert not publisher.flush(10)
+
+
 def test_a_broker_that_comes_later_gets_everything(make_broker, make_publisher, make_collector):
     broker = make_broker()
     publisher = make_publisher(broker.port)

@@ -75,6 +75,24 @@ def test_an_unknown_host_is_named(make_publisher):
     expect(make_publisher(1883, host="no-such-broker.invalid"), "no such host name", "no-such-broker.invalid")
 
 
+@pytest.mark.parametrize("host", ["", "a..b", "x" * 64 + ".local", ".local"])
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_host_that_cannot_be_looked_up_is_named_without_a_traceback(make_publisher, caplog, host, tls):
+    publisher = make_publisher(1883, host=host, tls=tls)
+
+    expect(publisher, "mqtt.host", repr(host))
+    assert "Traceback" not in caplog.text
+    assert "was not understood" not in caplog.text
+
+
+@pytest.mark.parametrize("protocol", ["v5", "v3.1.1"])
+def test_a_wrong_password_is_named_as_a_possible_cause(make_broker, make_publisher, protocol):
+    broker = make_broker(users={"gate": "right"}).start()
+    publisher = make_publisher(broker.port, protocol=protocol, credential=Credential(user="gate", password=SECRET))
+
+    expect(publisher, "user name or password of mqtt.credential may be wrong")
+
+
 def test_a_wrong_password_is_told_once_and_not_tried_again(make_broker, make_publisher, caplog):
     caplog.set_level(logging.DEBUG)
     broker = make_broker(users={"gate": "right"}).start()
@@ -98,7 +116,7 @@ def test_the_right_password_is_accepted(make_broker, make_publisher):
 def test_a_missing_user_is_told(make_broker, make_publisher):
     broker = make_broker(users={"gate": "right"}).start()
 
-    expect(make_publisher(broker.port), "mqtt.credential")
+    expect(make_publisher(broker.port), "the broker wants a user (mqtt.credential)")
 
 
 def test_no_secret_is_ever_logged(make_broker, make_publisher, caplog, capfd):

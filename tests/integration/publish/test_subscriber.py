@@ -1,9 +1,12 @@
 """The consumer's side over real brokers, and `listen` on top of it."""
 
+import contextlib
 import io
 import itertools
 import json
 import re
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from edge.config.schema import MqttConfig
 from edge.demo.broker import EmbeddedBroker
 from edge.deploy.listen import ListenOptions, listen
-from edge.errors import PublishError
+from edge.errors import ConfigError, PublishError
 from edge.publish.messages import DetectionsMessage, StreamStateMessage
 from edge.publish.mqtt.subscriber import Subscriber
 from edge.publish.mqtt.trouble import Backoff
@@ -218,3 +221,56 @@ def test_listen_ends_in_time(broker):
     code, lines = listened(broker, lambda: None, duration_s=0.1)
 
     assert (code, lines) == (0, [])
+
+
+@pytest.mark.parametrize("device", ["#", "a/b", "", "+/x", "Gate", "a b", "gate-01\n", "x" * 33])
+def test_listen_refuses_what_is_no_device(device):
+    with pytest.raises(ConfigError, match="device: expected a name"):
+        ListenOptions(mqtt=config(1883), device=device)
+
+
+@pytest.mark.parametrize("duration_s", [float("nan"), float("inf"), 0.0, -1.0])
+def test_listen_refuses_a_duration_that_is_none(duration_s):
+    with pytest.raises(ConfigError, match="duration: expected seconds above 0"):
+        ListenOptions(mqtt=config(1883), duration_s=duration_s)
+
+
+def test_listen_to_no_host_is_told(capsys):
+    with pytest.raises(PublishError, match=r"expected a host name or an address, got ''.*correct mqtt.host"):
+        Subscriber(MqttConfig(host="", tls=False)).open()
+
+
+@contextlib.contextmanager
+def listen_command(broker, *options):
+    # fmt: off
+    words = [
+        sys.executable, "-m", "edge.cli.edge_deploy", "listen", "--host", "127.0.0.1", "--port", str(broker.port),
+        "--no-tls", "--site", "north", *options,
+    ]
+    # fmt: on
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_listen_ends_well_when_its_reader_has_had_enough(broker, make_publisher, options):
+    with listen_command(broker, *options) as process:
+        assert "listening to" in process.stderr.readline()
+        publisher = make_publisher(broker.port)
+        assert process.stdout.readline()
+        process.stdout.close()
+        for seq in range(1, 101):
+            publisher.publish(detections(seq))
+
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("words", [("--device", "#"), ("--duration", "nan"), ("--duration", "0")])
+def test_the_listen_command_refuses_what_makes_no_sense(broker, words):
+    with listen_command(broker, *words) as process:
+        assert process.wait(20) == 2
+        assert "expected" in process.stderr.read()

@@ -49,6 +49,73 @@ def test_a_file_that_cannot_be_opened_is_a_configuration_error(tmp_path):
         JsonlPublisher(str(tmp_path / "absent" / "out.jsonl"), device="gate-01")
 
 
+def test_a_folder_is_a_configuration_error(tmp_path):
+    with pytest.raises(ConfigError, match=r"publish.jsonl: .*: Is a directory"):
+        JsonlPublisher(str(tmp_path), device="gate-01")
+
+
+def test_a_pipe_that_nobody_reads_is_a_configuration_error_at_once(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    ends = []
+
+    def read_after_a_while():  # so that a test that fails ends, too
+        if not has_ended.wait(5):
+            ends.append(os.open(path, os.O_RDONLY))
+
+    has_ended = threading.Event()
+    reader = threading.Thread(target=read_after_a_while)
+    reader.start()
+    try:
+        with pytest.raises(ConfigError, match=r"publish.jsonl: .*pipe: .*nobody reads this one; start its reader"):
+            JsonlPublisher(str(path), device="gate-01")
+    finally:
+        has_ended.set()
+        reader.join()
+        for descriptor in ends:
+            os.close(descriptor)
+
+
+def test_a_pipe_with_a_reader_is_written_without_loss_when_it_is_full(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    publisher = JsonlPublisher(str(path), device="gate-01")
+    for seq in range(1, 501):  # more than a pipe holds
+        publisher.publish(detections(seq))
+    wait_until(lambda: publisher.counts()["delivered"] > 10, what="the writer is at work")
+    os.set_blocking(reader, True)
+    found = []
+    receiver = threading.Thread(target=lambda: found.extend(read_all(reader)))
+    receiver.start()
+    publisher.close()
+    receiver.join(10)
+    os.close(reader)
+
+    assert [line["seq"] for line in found] == list(range(1, 501))
+    assert publisher.counts()["errors"] == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_device_that_is_always_full_keeps_what_fits_as_waiting():
+    publisher = JsonlPublisher("/dev/full", device="gate-01", retry_s=0.005)
+    for seq in range(1, 11):
+        publisher.publish(detections(seq))
+    wait_until(lambda: publisher.counts()["errors"] >= 3, what="several failed writes")
+    publisher.close()
+
+    counts = publisher.counts()
+    assert (counts["accepted"], counts["delivered"], counts["waiting"], counts["dropped"]) == (10, 0, 10, 0)
+    assert not publisher.is_broken
+
+
+def test_a_standard_output_that_is_closed_is_a_configuration_error(monkeypatch):
+    monkeypatch.setattr("sys.stdout", None)  # what Python makes of `>&-`
+
+    with pytest.raises(ConfigError, match="standard output cannot be written: it is closed"):
+        JsonlPublisher("-", device="gate-01")
+
+
 def test_a_full_disk_is_told_once_counted_and_recovered_from(tmp_path, monkeypatch, caplog):
     write = os.write
     room = [10]
@@ -80,6 +147,7 @@ def test_a_closed_pipe_ends_the_output_and_nothing_else(tmp_path, caplog):
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     publisher = JsonlPublisher(str(path), device="gate-01")
+    assert not publisher.is_broken
     os.close(reader)
     for seq in range(1, 11):
         publisher.publish(detections(seq))
@@ -87,6 +155,7 @@ def test_a_closed_pipe_ends_the_output_and_nothing_else(tmp_path, caplog):
     publisher.close()
 
     counts = publisher.counts()
+    assert publisher.is_broken
     assert counts["errors"] == 1
     assert counts["accepted"] == counts["dropped"] == 10
     assert caplog.text.count("messages cannot be written") == 1

@@ -1,4 +1,6 @@
 import json
+import threading
+import time
 
 import pytest
 from hypothesis import settings
@@ -78,7 +80,8 @@ def test_only_the_latest_state_of_a_topic_is_sent():
     assert json.loads(entry.encode())["state"] == "down"
     outbox.acknowledge(entry)
     counts = outbox.counts()
-    assert (counts["accepted"], counts["delivered"], counts["superseded"], counts["waiting"]) == (3, 1, 2, 0)
+    assert (counts["accepted"], counts["delivered"], counts["superseded"], counts["waiting"]) == (1, 1, 2, 0)
+    assert counts["dropped"] == 0
 
 
 def test_after_a_reconnect_everything_unacknowledged_comes_again_in_order():
@@ -150,7 +153,47 @@ def test_waiting_ends_when_all_is_settled():
     assert outbox.wait_idle(0)
 
 
-def test_what_is_left_at_the_end_is_counted():
+def test_what_is_left_at_the_end_is_still_waiting():
+    outbox = small_outbox()
+    outbox.put(entry_from_message(birth()))
+    put_frames(outbox, 1, 5)
+    outbox.acknowledge(outbox.take())
+    outbox.take()
+
+    assert outbox.end() == outbox.end() == 5
+    counts = outbox.counts()
+    assert (counts["accepted"], counts["delivered"], counts["waiting"], counts["dropped"]) == (6, 1, 5, 0)
+    assert (counts["numbered_waiting"], counts["numbered_lost"]) == (5, 0)
+
+
+def test_numbers_whose_gap_record_is_left_at_the_end_are_lost():
+    outbox = small_outbox()
+    put_frames(outbox, 1, 9)
+    dropped = outbox.counts()["dropped"]
+    assert outbox.counts()["numbered_in_gaps"] == dropped > 0
+
+    outbox.end()
+    outbox.end()
+    counts = outbox.counts()
+    assert (counts["numbered_in_gaps"], counts["numbered_lost"], counts["dropped"]) == (0, dropped, dropped)
+    assert counts["numbered_waiting"] == 9 - dropped
+
+
+def test_waiting_ends_when_nothing_more_is_sent():
+    outbox = small_outbox()
+    put_frames(outbox, 1, 1)
+    outcome = []
+    waiter = threading.Thread(target=lambda: outcome.append(outbox.wait_idle(10)))
+    waiter.start()
+    began = time.monotonic()
+    outbox.end()
+    waiter.join()
+
+    assert outcome == [False]
+    assert time.monotonic() - began < 5
+
+
+def test_what_a_broken_output_leaves_is_dropped():
     outbox = small_outbox()
     outbox.put(entry_from_message(birth()))
     put_frames(outbox, 1, 20)
@@ -221,6 +264,9 @@ class OutboxMachine(RuleBasedStateMachine):
         counts = self.outbox.counts()
         assert counts["accepted"] == counts["delivered"] + counts["waiting"] + counts["dropped"]
         assert counts["numbered"] == sum(self.next.values()) - 2
+        assert counts["numbered_waiting"] == len(self.outbox._queue) + sum(
+            entry.number is not None for entry in self.outbox._in_flight
+        )
 
     @invariant()
     def frames_are_first_sent_in_order(self):

@@ -22,6 +22,7 @@ def highest(low, high):
         (ConnectionRefusedError(111, "Connection refused"), PLAIN, Trouble.UNREACHABLE, "is the broker running"),
         (TimeoutError(), PLAIN, Trouble.UNREACHABLE, "no answer"),
         (ConnectionResetError(104, "reset"), TLS, Trouble.TLS, "tls: false"),
+        (ValueError("Invalid host."), PLAIN, Trouble.REFUSED, "correct mqtt.host"),
         (OSError(113, "No route to host"), PLAIN, Trouble.UNREACHABLE, "No route to host"),
     ],
 )
@@ -46,6 +47,18 @@ def test_an_error_says_what_to_do(error, endpoint, kind, words):
 )
 def test_a_reason_code_has_a_kind(reason, kind):
     assert trouble_from_reason(reason, "name").kind is kind
+
+
+@pytest.mark.parametrize("reason", [0x86, 0x87])
+def test_a_refused_login_says_that_the_password_may_be_wrong(reason):
+    trouble = trouble_from_reason(reason, "name", is_login=True)
+
+    assert trouble.kind is Trouble.REFUSED
+    assert "user name or password of mqtt.credential may be wrong" in str(trouble)
+
+
+def test_without_a_login_a_refusal_asks_for_a_user():
+    assert "the broker wants a user (mqtt.credential)" in str(trouble_from_reason(0x87, "name"))
 
 
 def test_waits_double_up_to_half_a_minute():

@@ -96,7 +96,7 @@ def _is_joining(node: Node) -> bool:
 
 
 class _Placer:
-    """Walks from the outputs to the inputs, so that all readers of a tensor are decided before its maker."""
+    """Decides on weighted nodes, then from the outputs to the inputs: all readers of a tensor before its maker."""
 
     def __init__(self, graph: Graph, keep_float: Collection[str]) -> None:
         self._graph = graph
@@ -111,6 +111,9 @@ class _Placer:
 
     def placement(self) -> Placement:
         graph = self._graph
+        for node in graph.nodes:
+            if _is_weighted(graph, node):
+                self._visit_weighted(node)
         for node in reversed(graph.nodes):
             for name in node.outputs:
                 self._pass_selection(name)
@@ -134,9 +137,7 @@ class _Placer:
         return tuple(tuple(names) for names in groups.values())
 
     def _visit(self, node: Node) -> None:
-        if _is_weighted(self._graph, node):
-            self._visit_weighted(node)
-        elif node.op_type == "Add":
+        if node.op_type == "Add":
             self._visit_add(node)
         elif _is_joining(node):
             data = node.inputs if node.op_type == "Concat" else node.inputs[:1]

@@ -171,7 +171,7 @@ def _require_float(graph: Graph, where: str) -> None:
 
 def _require_finite_in(kind: np.finfo[Any], amax: Mapping[str, float], where: str) -> None:
     for name, largest in amax.items():
-        if largest > kind.max:
+        if largest > float(kind.max):
             raise ModelError(f'{where}: "{name}" reaches {largest:g}, more than {kind.dtype} can hold')
 
 

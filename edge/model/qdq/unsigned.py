@@ -10,20 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from edge.model.draft import Draft
-from edge.model.graph import Graph, Node, graph_from_bytes
+from edge.model.graph import Graph, Node
 
 __all__ = ["with_uint8_activations"]
 
 _MIDDLE = 128
 
 
-def with_uint8_activations(model: bytes) -> bytes:
-    """Return `model` with every symmetric int8 activation as uint8 with zero point 128: the same values, bit by bit.
-
-    Raises:
-        ModelError: if `model` is no valid model.
-    """
-    graph = graph_from_bytes(model, "the Q/DQ model")
+def with_uint8_activations(graph: Graph) -> bytes:
+    """Return the model with each symmetric int8 activation as uint8 with zero point 128: the same values exactly."""
     draft = Draft(graph)
     moved = {node.outputs[0] for node in graph.nodes if node.op_type == "QuantizeLinear" and _is_signed(graph, node)}
     for position, node in enumerate(graph.nodes):

@@ -182,6 +182,49 @@ def test_split_that_alone_reads_a_tensor_shares_its_scale(tmp_path):
         assert set(needed) == ({"images", stem} if is_joined else {"images", left, right})
 
 
+def test_of_two_branches_the_later_is_fused_and_the_other_quantized(tmp_path):
+    net = Net(32, batch=1)
+    first, second = net.conv(net.image, 3, 4), net.silu(net.conv(net.image, 3, 4))
+    net.op("Relu", net.conv(net.op("Add", second, first, name="sum"), 4, 2), name="output0")
+    path = net.save(tmp_path / "two.onnx", {"output0": (2, 32, 32)})
+
+    found = pairs(quantize(path).model)
+
+    assert found["sum", 1][0] == first
+    assert ("sum", 0) not in found
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "the convolution is read elsewhere",
+        "no convolution",
+        "pooled",
+        "the sum is read in float",
+        "the sum is an output",
+    ],
+)
+def test_sum_that_fuses_with_no_convolution_stays_in_float(tmp_path, reason):
+    net = Net(32, batch=1)
+    skip = net.op("MaxPool", net.image, kernel_shape=[1, 1])
+    branch = net.op("Mul", skip, skip) if reason == "no convolution" else net.silu(net.conv(skip, 3, 3))
+    if reason == "pooled":
+        branch = net.op("AveragePool", branch, kernel_shape=[1, 1])
+    total = net.op("Add", skip, branch, name="sum")
+    last = net.conv(total, 3, 3)
+    if reason == "the convolution is read elsewhere":
+        last = net.op("Sub", last, branch)
+    if reason == "the sum is read in float":
+        last = net.op("Sub", last, total)
+    net.op("Relu", last, name="output0")
+    outputs = {"output0": (3, 32, 32)} | ({"sum": (3, 32, 32)} if reason == "the sum is an output" else {})
+    path = net.save(tmp_path / "sum.onnx", outputs)
+
+    found = pairs(quantize(path).model)
+
+    assert not {place for place in found if place[0] == "sum"}
+
+
 OPERATORS = {
     "Conv": ("Conv", (5, 4, 3, 3), {"kernel_shape": [3, 3]}, 0),
     "depthwise Conv": ("Conv", (4, 1, 3, 3), {"kernel_shape": [3, 3], "group": 4}, 0),

@@ -147,8 +147,8 @@ def nvidia_style(path):
         stored = pair(net.const(weight), (np.abs(weight).max((1, 2, 3)) / 127).astype(np.float32), axis=0)
         return net.op("Conv", pair(x, scale), stored, kernel_shape=[1, 1]), weight
 
-    left, first = conv(net.image, 2, 1 / 127)
-    right, second = conv(net.image, 4, 2 / 127)
+    left, first = conv(net.image, 2, 2 / 127)
+    right, second = conv(net.image, 4, 1 / 127)
     net.op("Concat", left, right, name="output0", axis=1)
     return net.save(path, {"output0": (6, 32, 32)}), np.concatenate([first, second])
 
@@ -163,6 +163,41 @@ def test_model_with_nvidias_placement_is_read(tmp_path):
     assert keep_float == ()
     expected = np.einsum("oc,bchw->bohw", weights[:, :, 0, 0], feed["images"])
     np.testing.assert_allclose(run(float_model, feed)["output0"], expected, atol=1e-5)
+
+
+def test_asymmetric_pair_gives_its_farther_end(tmp_path):
+    """0.1 x (0 - 200) to 0.1 x (255 - 200); and int8 without a zero point counts to 127, not to 128."""
+    for point, kind, expected in (
+        (200, np.uint8, 20.0),
+        (20, np.uint8, 23.5),
+        (0, np.int8, 12.7),
+        (-28, np.int8, 15.5),
+    ):
+        net = Net(32, batch=1)
+        operands = net.const(0.1), net.const(point, kind)
+        net.op("DequantizeLinear", net.op("QuantizeLinear", net.image, *operands), *operands, name="read")
+        net.op("Relu", "read", name="output0")
+        path = net.save(tmp_path / "pair.onnx", {"output0": (3, 32, 32)})
+
+        ranges, _, _ = read_qdq(path)
+
+        assert ranges == {"images": pytest.approx(expected)}
+
+
+def test_weights_with_zero_points_are_restored(tmp_path):
+    net = Net(32, batch=1)
+    stored = np.array([[0, 130, 255], [128, 100, 7]], np.uint8).reshape(2, 3, 1, 1)
+    operands = net.const([0.5, 0.25]), net.const([128, 100], np.uint8)
+    weight = net.op("DequantizeLinear", net.const(stored, np.uint8), *operands, axis=0)
+    pair = net.const(0.1), net.const(0, np.int8)
+    image = net.op("DequantizeLinear", net.op("QuantizeLinear", net.image, *pair), *pair)
+    net.op("Conv", image, weight, name="output0", kernel_shape=[1, 1])
+    path = net.save(tmp_path / "weights.onnx", {"output0": (2, 32, 32)})
+
+    _, float_model, _ = read_qdq(path)
+
+    (weight,) = (numpy_helper.to_array(x) for x in onnx.load_model_from_string(float_model).graph.initializer)
+    assert weight.reshape(2, 3).tolist() == [[-64.0, 1.0, 63.5], [7.0, 0.0, -23.25]]
 
 
 @pytest.mark.parametrize("kind", [np.int16, np.uint16])

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto
 
 from edge.errors import ModelError
-from edge.model.graph import load_graph
+from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq, quantizable_tensors, with_uint8_activations
 from tests.support.models import Net, yolov5, yolov8, yolov10, yolox
@@ -113,7 +113,7 @@ def test_uint8_activations_are_the_same_values(tmp_path, build):
     path, feed = build(tmp_path / "tiny.onnx", batch=1), pictures()
     result = quantize(path, feed, inspect_model(path))
 
-    moved = with_uint8_activations(result.model)
+    moved = with_uint8_activations(graph_from_bytes(result.model, "Q/DQ"))
 
     for name, value in run(result.model, feed).items():
         np.testing.assert_array_equal(run(moved, feed)[name], value)
@@ -142,7 +142,7 @@ def test_openvino_computes_the_neck_in_int8_and_right(tmp_path):
     t = csp(path)
     result = quantize(path, feed, spec_of(path), keep_float=[t["head"]])
 
-    model = compiled(with_uint8_activations(result.model))
+    model = compiled(with_uint8_activations(graph_from_bytes(result.model, "Q/DQ")))
 
     assert sorted(precisions(model)) == ["f32", *["u8"] * 6]
     expected = run(result.model, feed)["output0"]
@@ -156,7 +156,7 @@ def test_openvino_accepts_detectors(tmp_path, build):
     path, feed = build(tmp_path / "tiny.onnx", batch=1), pictures()
     result = quantize(path, feed, inspect_model(path))
 
-    model = compiled(with_uint8_activations(result.model))
+    model = compiled(with_uint8_activations(graph_from_bytes(result.model, "Q/DQ")))
 
     assert precisions(model).count("u8") >= 0.8 * len(result.quantized_nodes)
     if build is not yolov10:  # whose rows are sorted by score: one step may change places

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
+from edge.config.uris import local_path
 from edge.errors import ConfigError
 
 __all__ = ["Address", "parse_address", "redact"]
 
 _SCHEMES = ("rtsp", "rtsps", "file", "http", "https", "v4l2", "csi", "test")
+_NUMBERS = ("width", "height", "fps")
+_OPTIONS = {"v4l2": (*_NUMBERS, "format"), "csi": _NUMBERS, "test": (*_NUMBERS, "pattern")}
 _FILE_SUFFIXES = (".mp4", ".mov", ".mkv", ".webm", ".avi", ".ts", ".m4v", ".h264", ".h265")
 _USER_INFO = re.compile(r"//[^/@\s]+@")
 _QUERY = re.compile(r"\?[^\s\"']+")
@@ -39,6 +42,14 @@ class Address:
         """Whether it has an end: a file, or a file on a web server."""
         is_web = self.scheme in ("http", "https")
         return self.scheme == "file" or (is_web and urlsplit(self.location).path.lower().endswith(_FILE_SUFFIXES))
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it is a file of this machine that is not there, or not for us."""
+        try:
+            return self.scheme == "file" and not Path(self.location).is_file()
+        except OSError:  # a name that is too long, a folder that is closed to us
+            return True
 
     @property
     def shown(self) -> str:
@@ -70,33 +81,48 @@ def parse_address(uri: str, *, base_dir: Path, credential: tuple[str, str] | Non
     Raises:
         ConfigError: if the scheme is not one that we read, or the address says nothing.
     """
-    scheme, separator, rest = uri.partition("://")
-    if not separator:
-        return Address(scheme="file", location=str(base_dir / uri))
+    try:
+        path = local_path(uri, base_dir)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if path is not None:
+        return Address(scheme="file", location=str(path))
+    scheme, _, rest = uri.partition("://")
     scheme = scheme.lower()
     if scheme not in _SCHEMES:
         raise ConfigError(
             f"{redact(uri)!r}: expected one of {', '.join(_SCHEMES)} before '://', got {scheme!r}",
             hint="a plain path needs no scheme",
         )
-    if scheme == "file":
-        return Address(scheme="file", location=_file_path(rest, base_dir))
-    if scheme in ("v4l2", "csi", "test"):
-        place, _, query = rest.partition("?")
-        return Address(scheme=scheme, location=place, options=dict(parse_qsl(query, keep_blank_values=True)))
+    if not uri.isprintable():
+        raise ConfigError(f"{redact(uri)!r}: expected no control characters in an address")
+    if scheme in _OPTIONS:
+        return _device_address(scheme, rest)
     return _network_address(uri, scheme, credential)
 
 
-def _file_path(rest: str, base_dir: Path) -> str:
-    """People write file addresses both escaped and not: the name as it stands wins if there is such a file."""
-    literal = base_dir / rest
-    return str(literal if literal.exists() else base_dir / unquote(rest))
+def _device_address(scheme: str, rest: str) -> Address:
+    place, _, query = rest.partition("?")
+    address = Address(scheme=scheme, location=place, options=dict(parse_qsl(query, keep_blank_values=True)))
+    unknown = sorted(set(address.options) - set(_OPTIONS[scheme]))
+    if unknown:
+        known = ", ".join(_OPTIONS[scheme])
+        raise ConfigError(f"{scheme} address: expected options out of {known}, got {unknown[0]!r}")
+    for option in set(address.options) & set(_NUMBERS):
+        address.number(option, 1)
+    if scheme == "v4l2" and not place.strip("/"):
+        raise ConfigError("v4l2 address: expected a device, e.g. v4l2:///dev/video0")
+    return address
 
 
 def _network_address(uri: str, scheme: str, credential: tuple[str, str] | None) -> Address:
-    parts = urlsplit(uri)
-    if not parts.hostname:
-        raise ConfigError(f"{redact(uri)!r}: expected a host after '{scheme}://'")
+    try:
+        parts = urlsplit(uri)
+        is_usable = bool(parts.hostname) and parts.port != 0  # asking for the port checks it
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise ConfigError(f"{redact(uri)!r}: expected a host and, if any, a port up to 65535 after '{scheme}://'")
     user_info, _, host = parts.netloc.rpartition("@")
     if credential is None and user_info:
         user, _, password = user_info.partition(":")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from edge.errors import EdgeError, EndOfStream, SourceError
 from edge.media.backoff import Backoff
+from edge.media.stuck import join_or_remember
 from edge.media.tally import add_counts
 from edge.protocols import FrameSource
 from edge.types import Frame, FrameHeader, SourceCounts, StreamId, StreamState
@@ -25,6 +27,7 @@ __all__ = ["Camera", "Phase", "StreamStatus"]
 _log = logging.getLogger(__name__)
 
 FIRST_FRAME_S = 8.0
+FILE_SILENCE_S = 10.0
 TEARDOWN_S = 5.0
 
 
@@ -60,8 +63,9 @@ class Camera:
         is_endless: False for files also when they are played at their own pace.
         stall_s: a live stream without a frame for so long is taken down.
         first_frame_s: the same for the first frame of a connection.
-        on_status: called with every change of state or reason, by the reading or closing thread; must return at once.
-            A stream that is down stays down until frames arrive again, however often it is tried meanwhile.
+        on_status: called with every change of state or reason, by the reading thread; must return at once. A stream
+            that is down stays down until frames arrive again, however often it is tried meanwhile. `close` changes no
+            state: who closes knows why.
     """
 
     def __init__(
@@ -94,6 +98,8 @@ class Camera:
         self._status: StreamStatus | None = None
         self._due = 0.0
         self._streaming_since = 0.0
+        self._silent_s = 0.0
+        self._decoded_in_silence = 0
         self._reconnects = 0
         self._last: FrameHeader | None = None
         self._shift_ns = 0
@@ -160,8 +166,6 @@ class Camera:
         with self._lock:
             self._drop_source()
             self._phase = Phase.CLOSED
-        if self._status is None or self._status.state is not StreamState.ENDED:
-            self._report(StreamState.ENDED, "closed")
 
     def _step(self, left_s: float) -> Frame | None:
         """Do what the phase asks for, for at most `left_s`."""
@@ -174,16 +178,35 @@ class Camera:
         source = self._source
         if source is None:
             raise SourceError(f"{self._stream}: is not open")
+        begun = self._clock()
         try:
-            frame = source.read(min(left_s, max(0.0, self._due - self._clock())) if self._is_endless else left_s)
+            frame = source.read(min(left_s, self._left_s()))
         except EdgeError as error:
             self._fail(error)
             return None
         if frame is not None:
             return self._accept(frame)
-        if self._is_endless and self._clock() >= self._due:
-            self._fail(SourceError(f"no frame for {self._patience_s():g} s"))
+        self._silent_s += self._clock() - begun
+        if self._left_s() <= 0.0 and not self._is_moving_on(source):
+            problem = f"no frame for {self._patience_s():g} s"
+            self._fail(SourceError(problem, is_permanent=not self._is_endless))
         return None
+
+    def _left_s(self) -> float:
+        """How long a source may go on to give no frame."""
+        if self._is_endless:
+            return self.due_in_s
+        # Of a file only the time counts in which it was read, and one that is paced may hold still later on.
+        is_paced = self._is_live and self._phase is Phase.STREAMING
+        return math.inf if is_paced else FILE_SILENCE_S - self._silent_s
+
+    def _is_moving_on(self, source: FrameSource) -> bool:
+        """Whether a file that gives no frame is being decoded all the same."""
+        decoded = source.counts().decoded
+        if self._is_endless or decoded == self._decoded_in_silence:
+            return False
+        self._decoded_in_silence, self._silent_s = decoded, 0.0
+        return True
 
     def _connect(self) -> None:
         self._phase = Phase.CONNECTING
@@ -209,6 +232,7 @@ class Camera:
                 self._shift_ns = self._last.pts_ns + pause_ns - frame.header.pts_ns
             self._report(StreamState.UP, "frames arrive")
         self._due = now + self._stall_s
+        self._silent_s = 0.0
         if self._past.decoded or self._shift_ns:
             number, pts_ns = frame.header.frame + self._past.decoded, frame.header.pts_ns + self._shift_ns
             frame = replace(frame, header=replace(frame.header, frame=number, pts_ns=pts_ns))
@@ -240,13 +264,14 @@ class Camera:
         self._phase = Phase.TEARDOWN
         helper = threading.Thread(target=source.close, name=f"teardown {self._stream}", daemon=True)
         helper.start()
-        helper.join(TEARDOWN_S)
-        if helper.is_alive():
+        if not join_or_remember(helper, TEARDOWN_S):
             self.is_stuck = True
             _log.error("teardown hangs stream=%s after_s=%g; the process should be restarted", self._stream, TEARDOWN_S)
         self._past = add_counts(self._past, source.counts())
 
     def _patience_s(self) -> float:
+        if not self._is_endless:
+            return FILE_SILENCE_S
         return self._stall_s if self._phase is Phase.STREAMING else self._first_frame_s
 
     def _report(self, state: StreamState, reason: str) -> None:

@@ -12,7 +12,7 @@ from edge.media.camera import Camera, StreamStatus
 from edge.media.ffmpeg import binding as pyav
 from edge.media.ffmpeg.source import PyavSource
 from edge.media.gstreamer import binding as gst
-from edge.media.gstreamer.build import NVMM_FACTORIES, SOFTWARE_FACTORIES
+from edge.media.gstreamer.build import NVMM_FACTORIES, SOFTWARE_FACTORIES, check_static_elements
 from edge.media.gstreamer.source import GstSource
 from edge.media.rate import RateLimitedSource
 from edge.protocols import FrameSource
@@ -48,6 +48,11 @@ def make_source(
     """
     address = parse_address(stream.uri, base_dir=base_dir, credential=credential)
     decoder = choose_decoder(stream, address)
+    # Here and now: the threads that open their streams later would all do it at once, and report what is missing late.
+    if decoder == "pyav":
+        pyav.load()
+    else:
+        check_static_elements(stream, address, is_nvmm=decoder == "nvmm")
 
     def make() -> FrameSource:
         if decoder == "pyav":
@@ -71,12 +76,16 @@ def choose_decoder(stream: StreamConfig, address: Address) -> str:
 
     Raises:
         ConfigError: if PyAV was asked for a scheme that it does not read.
-        MissingDependencyError: if none is installed.
+        MissingDependencyError: if none is installed, or not the one that was asked for.
     """
     if stream.decoder == "pyav" and address.scheme not in _PYAV_SCHEMES:
         raise ConfigError(
             f"stream {stream.id}: decoder pyav reads {', '.join(_PYAV_SCHEMES)}, got {address.scheme}",
             hint="use decoder: software",
+        )
+    if stream.decoder == "nvmm" and not gst.has_factories(NVMM_FACTORIES):
+        raise MissingDependencyError(
+            f"stream {stream.id}: decoder nvmm needs GStreamer's {' and '.join(NVMM_FACTORIES)}", hint=gst.JETSON_HINT
         )
     if stream.decoder != "auto":
         return stream.decoder

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from edge.model.graph import Dim, Graph, graph_from_bytes, infer_shapes, tensor_proto
+from edge.model.graph import Dim, Graph, graph_from_bytes, infer_shapes, node_proto, tensor_proto
 
 if TYPE_CHECKING:
-    from edge.model.graph import ModelProto, ValueInfoProto
+    from edge.model.graph import ModelProto, NodeProto, ValueInfoProto
 
 __all__ = ["Draft", "resolve"]
 
@@ -34,6 +34,7 @@ _SHAPE_INPUTS: Mapping[str, tuple[int, ...]] = {
 }
 
 
+_IR_WITH_STORED_APART = 4
 _WITH_SUBGRAPHS = frozenset(("If", "Loop", "Scan"))
 
 
@@ -42,7 +43,10 @@ class Draft:
 
     def __init__(self, graph: Graph) -> None:
         self.proto: ModelProto = copy.deepcopy(graph.proto)
-        self._names = {tensor.name for tensor in self.proto.graph.initializer}
+        self._stored = {tensor.name for tensor in self.proto.graph.initializer}
+        self._names = self._stored.union(
+            name for node in self.proto.graph.node for name in (node.name, *node.input, *node.output)
+        )
 
     def set_input_shape(self, name: str, shape: tuple[Dim, ...]) -> None:
         """Declare the shape of an input."""
@@ -54,24 +58,72 @@ class Draft:
 
     def forget_shapes(self) -> None:
         """Drop all that the file says of the shapes of its outputs and of the tensors inside."""
-        del self.proto.graph.value_info[:]
+        self.forget_values()
         for value in self.proto.graph.output:
             value.type.tensor_type.ClearField("shape")
 
     def set_constant_input(self, position: int, index: int, value: NDArray[Any]) -> None:
         """Give node `position` a constant of its own as input `index`."""
         node = self.proto.graph.node[position]
-        name = self._unused_name(f"{node.output[0]}/constant_{index}")
+        name = self.unused_name(f"{node.output[0]}/constant_{index}")
         while len(node.input) <= index:
             node.input.append("")
         node.input[index] = name
         self.proto.graph.initializer.append(tensor_proto(name, value))
 
-    def _unused_name(self, wanted: str) -> str:
-        candidates = (f"{wanted}_{number}" for number in itertools.count(1))
+    def add_constant(self, wanted: str, value: NDArray[Any]) -> str:
+        """Store `value` under the name `wanted`, or one made from it, and return that name."""
+        name = self.unused_name(wanted)
+        self.proto.graph.initializer.append(tensor_proto(name, value))
+        return name
+
+    def unused_name(self, wanted: str) -> str:
+        """Return `wanted`, or with a number where it is taken; from now on it is."""
+        candidates = itertools.chain([wanted], (f"{wanted}_{number}" for number in itertools.count(1)))
         name = next(candidate for candidate in candidates if candidate not in self._names)
         self._names.add(name)
         return name
+
+    def store_inputs_apart(self) -> None:
+        """Take stored tensors off the list of inputs, where old exporters put them."""
+        values = [copy.deepcopy(value) for value in self.proto.graph.input if value.name not in self._stored]
+        del self.proto.graph.input[:]
+        self.proto.graph.input.extend(values)
+        self.proto.ir_version = max(self.proto.ir_version, _IR_WITH_STORED_APART)
+
+    def set_input(self, position: int, index: int, name: str) -> None:
+        """Let input `index` of node `position` read the tensor `name`."""
+        self.proto.graph.node[position].input[index] = name
+
+    def rename(self, tensor: str, name: str) -> None:
+        """Let `name` be what nodes make and read as `tensor`, and nobody make it otherwise; outputs stay declared."""
+        for node in self.proto.graph.node:
+            if name in node.output:
+                node.output[list(node.output).index(name)] = self.unused_name(f"{name}/before")
+        for node in self.proto.graph.node:
+            for names in (node.input, node.output):
+                for index, old in enumerate(names):
+                    names[index] = name if old == tensor else old
+
+    def replace_node(self, position: int, node: NodeProto) -> None:
+        """Put `node` in the place of another."""
+        self.proto.graph.node[position].CopyFrom(node)
+
+    def retarget_cast(self, position: int, to: str) -> None:
+        """Let the Cast at `position` make values of type `to`."""
+        node = self.proto.graph.node[position]
+        self.replace_node(position, node_proto("Cast", list(node.input), list(node.output), name=node.name, to=to))
+
+    def forget_values(self) -> None:
+        """Drop all that the file says of the tensors inside."""
+        del self.proto.graph.value_info[:]
+
+    def insert_nodes(self, before: Mapping[int, Sequence[NodeProto]]) -> None:
+        """Put nodes in front of those at the positions of `before`; the end is one position as well."""
+        nodes = self.proto.graph.node
+        merged = [copy.deepcopy(x) for i in range(len(nodes) + 1) for x in (*before.get(i, ()), *nodes[i : i + 1])]
+        del nodes[:]
+        nodes.extend(merged)
 
     def sweep(self) -> None:
         """Remove what nothing reads any more; a graph with subgraphs is left as it is, they may read it."""

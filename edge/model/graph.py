@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,9 @@ from edge.model.node import Dim, Node, TensorInfo
 from edge.model.order import sort_nodes
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, NodeProto, TensorProto
+    from onnx import AttributeProto, TensorProto
     from onnx import ModelProto as ModelProto
+    from onnx import NodeProto as NodeProto
     from onnx import ValueInfoProto as ValueInfoProto
 
 __all__ = [
@@ -35,6 +36,8 @@ __all__ = [
     "infer_shapes",
     "load_graph",
     "model_sha256",
+    "node_proto",
+    "onnx_module",
     "tensor_proto",
 ]
 
@@ -179,7 +182,7 @@ class Graph:
 
     def _single(self, position: int) -> ModelProto:
         """Return a model of one node, so that it is evaluated in this file's opset."""
-        onnx = _onnx()
+        onnx = onnx_module()
         proto = self.proto.graph.node[position]
         inputs = [onnx.helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(proto.input) if name]
         outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in proto.output if name]
@@ -213,7 +216,7 @@ def graph_from_bytes(data: bytes, where: str, *, folder: Path | None = None) -> 
     Raises:
         ModelError: as `load_graph`.
     """
-    onnx = _onnx()
+    onnx = onnx_module()
     proto = _parsed(data, where)
     _load_external(proto, where, folder)
     sort_nodes(proto)
@@ -232,7 +235,7 @@ def _parsed(data: bytes, where: str) -> ModelProto:
             f"{where}: expected an ONNX model, the file is empty (0 bytes)", hint="copy or export it again"
         )
     try:
-        proto: ModelProto = _onnx().load_model_from_string(data)
+        proto: ModelProto = onnx_module().load_model_from_string(data)
     except _decode_error() as error:
         size = f"{len(data)} bytes"
         raise ModelError(
@@ -258,7 +261,7 @@ def _load_external(proto: ModelProto, where: str, folder: Path | None) -> None:
             f"{where}: its weights lie in {', '.join(missing)}, expected beside the model, not found",
             hint="copy these files along, or export into one file",
         )
-    onnx = _onnx()
+    onnx = onnx_module()
     try:
         onnx.external_data_helper.load_external_data_for_model(proto, str(folder))
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
@@ -277,7 +280,12 @@ def _read(path: Path) -> bytes:
         raise ModelError(f"{path}: expected a readable ONNX file: {error.strerror}") from error
 
 
-def _onnx() -> ModuleType:
+def onnx_module() -> ModuleType:
+    """Return `onnx`, imported when it is used.
+
+    Raises:
+        MissingDependencyError: if it is not installed.
+    """
     try:
         import onnx
         import onnx.checker
@@ -285,6 +293,7 @@ def _onnx() -> ModuleType:
         import onnx.helper
         import onnx.numpy_helper
         import onnx.shape_inference
+        import onnx.version_converter
     except ImportError as error:
         raise MissingDependencyError("onnx is not importable", hint="pip install onnx") from error
     return onnx
@@ -297,7 +306,7 @@ def _decode_error() -> type[Exception]:
 
 
 def _array(tensor: TensorProto) -> Array:
-    array: Array = _onnx().numpy_helper.to_array(tensor)
+    array: Array = onnx_module().numpy_helper.to_array(tensor)
     return array
 
 
@@ -313,10 +322,10 @@ def _node(proto: NodeProto) -> Node:
 
 
 def _attribute(proto: AttributeProto) -> Any:
-    value = _onnx().helper.get_attribute_value(proto)
+    value = onnx_module().helper.get_attribute_value(proto)
     if isinstance(value, bytes):
         return value.decode(errors="replace")
-    if isinstance(value, _onnx().TensorProto):
+    if isinstance(value, onnx_module().TensorProto):
         return _array(value)
     return value if isinstance(value, int | float) else tuple(value) if hasattr(value, "__iter__") else value
 
@@ -328,16 +337,17 @@ def _tensor_info(proto: ValueInfoProto) -> TensorInfo:
 
 
 def _element_type(number: int) -> str:
-    element: str = _onnx().TensorProto.DataType.Name(number).lower()
+    element: str = onnx_module().TensorProto.DataType.Name(number).lower()
     return _DTYPES.get(element, element)
 
 
 _DTYPES: Mapping[str, str] = {"float": "float32", "double": "float64"}
+_ELEMENT_NUMBERS = {"float32": "FLOAT", "float16": "FLOAT16"}
 
 
 def infer_shapes(proto: ModelProto) -> Graph:
     """Return a graph of `proto` that knows the shapes which can be inferred in full."""
-    onnx = _onnx()
+    onnx = onnx_module()
     try:
         known = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except (onnx.shape_inference.InferenceError, ValueError):
@@ -348,8 +358,18 @@ def infer_shapes(proto: ModelProto) -> Graph:
 
 def tensor_proto(name: str, value: Array) -> TensorProto:
     """Return `value` as a tensor that can be stored in a model."""
-    tensor: TensorProto = _onnx().numpy_helper.from_array(value, name)
+    tensor: TensorProto = onnx_module().numpy_helper.from_array(value, name)
     return tensor
+
+
+def node_proto(
+    op_type: str, inputs: Sequence[str], outputs: Sequence[str], *, name: str, **attributes: Any
+) -> NodeProto:
+    """Return a node of the standard operators that can be put into a model; a type is given as `to="float16"`."""
+    if isinstance(attributes.get("to"), str):
+        attributes["to"] = getattr(onnx_module().TensorProto, _ELEMENT_NUMBERS[attributes["to"]])
+    node: NodeProto = onnx_module().helper.make_node(op_type, inputs, outputs, name=name, **attributes)
+    return node
 
 
 def _numbers(info: TensorInfo) -> tuple[int, ...] | None:

@@ -10,10 +10,10 @@ from edge.model.graph import Graph, load_graph
 from edge.model.trace import Tracer, Untraceable
 from edge.types import HeadFamily, ModelSpec
 
-__all__ = ["ModelReport", "int8_obstacles", "report_on_model"]
+__all__ = ["INTEGER_OPERATORS", "QDQ_OPERATORS", "ModelReport", "int8_obstacles", "report_on_model"]
 
-_QDQ = ("QuantizeLinear", "DequantizeLinear")
-_INTEGER = (
+QDQ_OPERATORS = ("QuantizeLinear", "DequantizeLinear")
+INTEGER_OPERATORS = (
     "QLinearConv",
     "QLinearMatMul",
     "QLinearAdd",
@@ -66,9 +66,9 @@ def int8_obstacles(graph: Graph, spec: ModelSpec, *, resolved: Graph, cost: Mode
 
 def _quantized_already(counts: Counter[str]) -> list[str]:
     sentences = []
-    if qdq := sum(counts[name] for name in _QDQ):
+    if qdq := sum(counts[name] for name in QDQ_OPERATORS):
         sentences.append(f"It carries {qdq} Q/DQ nodes already: it brings its own scales.")
-    for name in _INTEGER:
+    for name in INTEGER_OPERATORS:
         if counts[name]:
             sentences.append(
                 f"It has {counts[name]} {name} nodes, integer operators that TensorRT does not run: "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -17,12 +19,14 @@ __all__ = ["Decoder", "is_available", "load", "rgb_from_frame"]
 
 _HINT = "pip install edge-deploy[pyav]"
 _OPEN_S, _READ_S = 5.0, 4.0
+_SLICE_S = 1.0  # FFmpeg is not to be interrupted but by its own timeout: reads are cut, so that a stop is noticed
 _REFUSALS = ("HTTPUnauthorizedError", "HTTPForbiddenError", "HTTPNotFoundError")
 
 # ISO/IEC 23091-2 codes of the matrix -> swscale's; 0 and 2 say nothing, which means BT.601 (docs/adr/0003-colour.md).
 _BT601 = 5
 _MATRICES = {1: 1, 4: 4, 5: 5, 6: 5, 7: 7, 9: 9, 10: 9}
 _LIMITED, _FULL = 1, 2
+_loading = threading.Lock()
 
 
 def is_available() -> bool:
@@ -41,7 +45,8 @@ def load() -> Any:
         MissingDependencyError: if it is not installed.
     """
     try:
-        import av
+        with _loading:
+            import av
     except ImportError as error:
         raise MissingDependencyError(f"PyAV is not importable: {error}", hint=_HINT) from error
     return av
@@ -55,9 +60,10 @@ class Decoder:
         period_ns: the time from one frame to the next, as the stream declares it.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, is_stopped: Callable[[], bool] = lambda: False) -> None:
         self._av = load()
         self._address = address
+        self._is_stopped = is_stopped
         self.errors = 0
         try:
             self._container = self._av.open(_url(address), options=_options(address), timeout=_timeout(address))
@@ -77,12 +83,28 @@ class Decoder:
             SourceError: when the stream breaks.
         """
         try:
-            for packet in self._container.demux(self._stream):
+            for packet in self._packets():
                 yield from self._decoded(packet)
         except self._av.error.EOFError:
             return
         except self._av.error.FFmpegError as error:
             raise self._explained(error, is_opening=False) from error
+
+    def _packets(self) -> Iterator[Any]:
+        """Yield packets; go on after a cut read until the stream has been silent for too long, or is stopped."""
+        heard = time.monotonic()
+        while True:
+            begun = time.monotonic()
+            try:
+                for packet in self._container.demux(self._stream):
+                    heard = begun = time.monotonic()
+                    yield packet
+                return
+            except self._av.error.ExitError:
+                now = time.monotonic()
+                # A read that fails at once is no cut one: the connection is spent.
+                if self._is_stopped() or now - heard >= _READ_S or now - begun < _SLICE_S / 2:
+                    raise
 
     def _decoded(self, packet: Any) -> list[Any]:
         try:
@@ -100,6 +122,8 @@ class Decoder:
     def _explained(self, error: Exception, *, is_opening: bool) -> SourceError:
         # FFmpeg names the URL, with its password, in the text of the error: only its own words are taken.
         words = getattr(error, "strerror", None) or type(error).__name__
+        if isinstance(error, self._av.error.ExitError):
+            words = f"no answer for {_OPEN_S if is_opening else _READ_S:g} s"
         is_refusal = type(error).__name__ in _REFUSALS
         is_bad_file = is_opening and self._address.scheme == "file"
         return SourceError(f"{self._address.shown}: {redact(str(words))}", is_permanent=is_refusal or is_bad_file)
@@ -143,4 +167,7 @@ def _options(address: Address) -> dict[str, str]:
 
 
 def _timeout(address: Address) -> tuple[float, float] | None:
-    return None if address.scheme == "file" else (_OPEN_S, _READ_S)
+    if address.scheme == "file":
+        return None
+    # Only RTSP can be read on after a cut: FFmpeg remembers an HTTP connection's error.
+    return _OPEN_S, _SLICE_S if address.scheme in ("rtsp", "rtsps") else _READ_S

@@ -5,26 +5,27 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from pathlib import Path
 from typing import Any
 
 from edge.config.schema import StreamConfig
 from edge.errors import EdgeError, EndOfStream, SourceError
 from edge.media.address import Address
 from edge.media.ffmpeg.binding import Decoder, rgb_from_frame
+from edge.media.stuck import join_or_remember
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts, StreamId
 from edge.vision import letterbox
 
 __all__ = ["PyavSource"]
 
+_JOIN_S = 2.0
 _WAITING = 2  # frames that a file's decoder may be ahead of its reader
 
 
 class PyavSource:
     """Implements `edge.protocols.FrameSource` for files, RTSP and HTTP.
 
-    A read that is interrupted by `close` returns None; the next one raises `SourceError`. `close` does not wait for a
-    network that is silent: the decoding thread ends at FFmpeg's own timeout.
+    A read that is interrupted by `close` returns None; the next one raises `SourceError`. `close` waits for the
+    decoding thread, but not for long: on a silent network it may only end at FFmpeg's own timeout (see `stuck`).
     """
 
     def __init__(self, stream: StreamConfig, address: Address, *, preprocess: Preprocess) -> None:
@@ -56,7 +57,7 @@ class PyavSource:
         Raises:
             SourceError: if a file is not there.
         """
-        if self._address.scheme == "file" and not Path(self._address.location).is_file():
+        if self._address.is_missing:
             raise SourceError(f"{self._address.shown}: there is no such file", is_permanent=True)
         self._thread.start()
 
@@ -94,8 +95,8 @@ class PyavSource:
             self._closing.set()
             self._frames.clear()
             self._has_changed.notify_all()
-        if self._thread.is_alive() and self._thread is not threading.current_thread() and self._address.is_file_like:
-            self._thread.join()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            join_or_remember(self._thread, _JOIN_S)
 
     def _run(self) -> None:
         """The decoding thread: whatever ends it, the reader is told."""
@@ -129,7 +130,7 @@ class PyavSource:
 
     def _decode_pass(self, shift_ns: int) -> int:
         """Decode from start to end; return the time at which a next pass would begin."""
-        decoder = Decoder(self._address)
+        decoder = Decoder(self._address, is_stopped=self._closing.is_set)
         first_ns: int | None = None
         end_ns = shift_ns
         seen_errors = 0

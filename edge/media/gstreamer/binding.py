@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,12 +11,16 @@ from typing import Any
 
 from edge.errors import ConfigError, MissingDependencyError
 
-__all__ = ["GStreamer", "has_factories", "is_available", "load", "parse_bin", "set_if_present"]
+__all__ = ["JETSON_HINT", "GStreamer", "has_factories", "is_available", "load", "parse_bin", "set_if_present"]
 
 _HINT = (
     "apt install python3-gi python3-gst-1.0 gir1.2-gstreamer-1.0 gir1.2-gst-plugins-base-1.0 "
     "gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-libav, and create the "
     "environment with --system-site-packages; or read with PyAV (decoder: pyav)"
+)
+JETSON_HINT = (
+    "these are NVIDIA's own plugins, which no distribution packages: they come with JetPack, on a Jetson "
+    "(nvidia-l4t-gstreamer); elsewhere use decoder: software"
 )
 _OLDEST = (1, 20)
 
@@ -30,13 +35,22 @@ class GStreamer:
     video: Any
 
 
-@lru_cache(maxsize=1)
+_loading = threading.Lock()
+
+
 def load() -> GStreamer:
-    """Return GStreamer, initialised.
+    """Return GStreamer, initialised; by any number of threads at once.
 
     Raises:
         MissingDependencyError: if it or its Python binding is not installed, or older than 1.20.
     """
+    # A cache alone lets first calls run side by side, and neither gi's lazy modules nor Gst.init stand that.
+    with _loading:
+        return _load()
+
+
+@lru_cache(maxsize=1)
+def _load() -> GStreamer:
     try:
         import gi
 
@@ -87,7 +101,10 @@ def parse_bin(description: str, *, has_pads: bool) -> Any:
         return gst.parse_bin_from_description(description, has_pads)
     except modules.glib.Error as error:
         if error.matches(gst.ParseError.quark(), gst.ParseError.NO_SUCH_ELEMENT):
-            raise MissingDependencyError(f"GStreamer: {error.message}", hint=_HINT) from error
+            is_jetson = '"nv' in error.message
+            raise MissingDependencyError(
+                f"GStreamer: {error.message}", hint=JETSON_HINT if is_jetson else _HINT
+            ) from error
         raise ConfigError(f"launch description {description!r} cannot be used: {error.message}") from error
 
 

@@ -13,7 +13,7 @@ from edge.media.gstreamer.binding import load, parse_bin, set_if_present
 from edge.media.gstreamer.idle import is_idle
 from edge.media.gstreamer.launch import joined, read_sections
 
-__all__ = ["NVMM_FACTORIES", "SOFTWARE_FACTORIES", "PipelineBuilder", "is_live"]
+__all__ = ["NVMM_FACTORIES", "SOFTWARE_FACTORIES", "PipelineBuilder", "check_static_elements", "is_live"]
 
 NVMM_FACTORIES = ("nvv4l2decoder", "nvvidconv")
 SOFTWARE_FACTORIES = ("parsebin", "h264parse", "avdec_h264", "capssetter", "videoscale", "videoconvert", "appsink")
@@ -32,6 +32,16 @@ _MODE_CODECS = {"raw": "video/x-raw", "jpeg": "image/jpeg", "h264": "video/x-h26
 def is_live(stream: StreamConfig, address: Address) -> bool:
     """Return whether frames come at their own pace, so that the newest one wins."""
     return stream.realtime or not address.is_file_like
+
+
+def check_static_elements(stream: StreamConfig, address: Address, *, is_nvmm: bool) -> None:
+    """Put the pipeline together once, as far as that is possible before anything is read, and throw it away.
+
+    Raises:
+        ConfigError: if the address has an option whose value GStreamer does not know.
+        MissingDependencyError: if GStreamer or an element of the pipeline is not installed.
+    """
+    PipelineBuilder(stream, address, is_nvmm=is_nvmm).disconnect()
 
 
 class PipelineBuilder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from edge.errors import SourceError
@@ -10,12 +11,15 @@ from edge.media.gstreamer.binding import load
 
 __all__ = ["BusReader"]
 
+_FLOW = re.compile(r"streaming stopped, reason ([a-z-]+) \(")
+
 
 class BusReader:
     """Polled by the reading thread, so that no main loop is needed.
 
     Attributes:
-        problem: the first error, to be raised once the frames before it are read.
+        problem: the first error, or the first one that says what failed; to be raised once the frames before it are
+            read.
         warnings: data that a decoder could not use, and the like.
         has_ended: whether the end of the stream has reached the sink.
     """
@@ -27,6 +31,7 @@ class BusReader:
         self._is_live = is_live
         self._permanent_codes = (self._gst.ResourceError.NOT_FOUND, self._gst.ResourceError.NOT_AUTHORIZED)
         self.problem: Exception | None = None
+        self._is_vague = True
         self.warnings = 0
         self.has_ended = False
 
@@ -39,7 +44,8 @@ class BusReader:
         kind = self._gst.MessageType
         match message.type:
             case kind.ERROR:
-                self.problem = self.problem or self._error_of(message)
+                if self.problem is None or self._is_vague:
+                    self._take_error(message)
             case kind.WARNING:
                 self.warnings += 1
             case kind.EOS:
@@ -47,11 +53,22 @@ class BusReader:
             case kind.ELEMENT if message.has_name("GstRTSPSrcTimeout"):
                 self.problem = self.problem or SourceError(f"{self._address.shown}: the camera has fallen silent")
 
-    def _error_of(self, message: Any) -> SourceError:
-        # The debug text is left out: rtspsrc writes the whole URL into it.
-        error, _debug = message.parse_error()
+    def _take_error(self, message: Any) -> None:
+        error, debug = message.parse_error()
+        is_vague = error.matches(self._gst.StreamError.quark(), self._gst.StreamError.FAILED)
+        if self.problem is not None and is_vague:
+            return
+        words = redact(error.message).rstrip(".")
+        # The debug text is left out, except for one word: rtspsrc writes the whole URL into it.
+        flow = _FLOW.search(debug or "")
+        if is_vague and self._address.scheme in ("http", "https") and message.src.get_name() == "source":
+            # souphttpsrc names an answer that is a refusal, but not that there was none.
+            words, is_vague = "the server cannot be reached, or has broken off", False
+        elif is_vague and flow is not None:
+            words = f"{words} ({flow[1]})"
         is_refusal = any(error.matches(self._gst.ResourceError.quark(), code) for code in self._permanent_codes)
-        return SourceError(
-            f"{self._address.shown}: {redact(error.message).rstrip('.')}",
+        self._is_vague = is_vague
+        self.problem = SourceError(
+            f"{self._address.shown}: {words}",
             is_permanent=is_refusal or not self._is_live,
         )

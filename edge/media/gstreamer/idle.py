@@ -11,18 +11,19 @@ from typing import Any
 
 from edge.media.gstreamer.binding import load
 
-__all__ = ["is_idle"]
+__all__ = ["elements_of", "is_idle"]
 
 
 def is_idle(made: Any) -> bool:
     """Return whether no streaming thread runs on any pad inside a bin."""
     started = load().gst.TaskState.STARTED
-    return all(pad.get_task_state() != started for element in _items(made.iterate_recurse()) for pad in element.pads)
+    return all(pad.get_task_state() != started for element in elements_of(made) for pad in element.pads)
 
 
-def _items(iterator: Any) -> Iterator[Any]:
-    """Yield until the end, or until the bin is changed meanwhile: then what is seen is enough for now."""
+def elements_of(made: Any) -> Iterator[Any]:
+    """Yield the elements inside a bin, or those seen until it is changed meanwhile: that is enough for now."""
     gst = load().gst
+    iterator = made.iterate_recurse()
     while True:
         result, item = iterator.next()
         if result != gst.IteratorResult.OK:

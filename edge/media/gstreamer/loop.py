@@ -2,6 +2,9 @@
 
 Demuxers disagree about the running time at which the next pass begins: qtdemux repeats the time of the last frame,
 h264parse starts from 0 again. So the time of every pass is set here, to follow the end of the last frame.
+
+tsdemux knows no segment seeks, and falls silent for good when asked for one. Transport streams are read to their end
+and then sought back: every frame once, but with a pause for the seek.
 """
 
 from __future__ import annotations
@@ -10,10 +13,12 @@ from typing import Any
 
 from edge.errors import SourceError
 from edge.media.gstreamer.binding import load
+from edge.media.gstreamer.idle import elements_of
 
 __all__ = ["GstLoop"]
 
 _PREROLL_S = 3
+_WITHOUT_SEGMENTS = ("tsdemux",)
 
 
 class GstLoop:
@@ -32,6 +37,7 @@ class GstLoop:
         self._pad = self._counter.get_static_pad("sink")
         self._segment: Any = None
         self._counted_at_seek: int | None = None
+        self._end: int | None = None
         self.discarded = 0
         self.has_pass_ended = False
         kinds = self._gst.PadProbeType.EVENT_DOWNSTREAM | self._gst.PadProbeType.EVENT_FLUSH
@@ -45,10 +51,15 @@ class GstLoop:
         """Bring the pipeline to PAUSED, and from there to the beginning of its first pass.
 
         Returns without a seek when the file cannot be read at all: its error is on the bus.
+
+        Raises:
+            SourceError: if the file does not let itself be sought.
         """
         self._pipeline.set_state(self._gst.State.PAUSED)
         result, _, _ = self._pipeline.get_state(_PREROLL_S * self._gst.SECOND)
-        if result == self._gst.StateChangeReturn.SUCCESS:
+        if result != self._gst.StateChangeReturn.SUCCESS:
+            return
+        if self._knows_segments():
             self._seek(self._gst.SeekFlags.FLUSH | self._gst.SeekFlags.SEGMENT)
 
     def begin_next_pass(self) -> None:
@@ -62,8 +73,7 @@ class GstLoop:
         """
         self.has_pass_ended = False
         self._require_progress()
-        if not self._seek(self._gst.SeekFlags.SEGMENT):
-            raise SourceError(f"{self._where}: cannot be looped: it does not let itself be read from its start again")
+        self._seek(self._gst.SeekFlags.SEGMENT)
 
     def restart(self) -> None:
         """Go back after the end of the stream: for demuxers that know no segment seeks; short of a gapless loop.
@@ -72,8 +82,11 @@ class GstLoop:
             SourceError: as `begin_next_pass`.
         """
         self._require_progress()
-        if not self._seek(self._gst.SeekFlags.FLUSH | self._gst.SeekFlags.SEGMENT):
-            raise SourceError(f"{self._where}: cannot be looped: it does not let itself be read from its start again")
+        # Otherwise the seek would set the clock back to 0, and a paced sink would sleep through all passes so far.
+        self._pipeline.set_start_time(self._gst.CLOCK_TIME_NONE)
+        self._end = self._running_time_at_end()  # the flush makes the elements forget it
+        flags = self._gst.SeekFlags
+        self._seek(flags.FLUSH | flags.SEGMENT if self._knows_segments() else flags.FLUSH)
 
     def _require_progress(self) -> None:
         counted = self._counted()
@@ -81,10 +94,20 @@ class GstLoop:
             raise SourceError(f"{self._where}: cannot be looped: reading it from start to end gave no frame")
         self._counted_at_seek = counted
 
-    def _seek(self, flags: Any) -> bool:
+    def _seek(self, flags: Any) -> None:
         start, none = self._gst.SeekType.SET, self._gst.SeekType.NONE
-        is_done: bool = self._pipeline.seek(1.0, self._gst.Format.TIME, flags, start, 0, none, 0)
-        return is_done
+        self._require_sought(self._pipeline.seek(1.0, self._gst.Format.TIME, flags, start, 0, none, 0))
+
+    def _require_sought(self, is_sought: bool) -> None:
+        if not is_sought:
+            raise SourceError(
+                f"{self._where}: cannot be looped: it does not let itself be read from its start again",
+                is_permanent=True,
+            )
+
+    def _knows_segments(self) -> bool:
+        factories = (element.get_factory() for element in elements_of(self._pipeline))
+        return all(factory is None or factory.get_name() not in _WITHOUT_SEGMENTS for factory in factories)
 
     def _counted(self) -> int:
         count: int = self._counter.get_property("stats").get_value("num-buffers")
@@ -103,11 +126,18 @@ class GstLoop:
 
     def _shift(self, new: Any) -> None:
         """Let the running time of `new` begin where the one before it ended; runs ahead of the event itself."""
-        offset = 0
-        if self._segment is not None:
-            is_known, end = self._counter.get_static_pad("src").query_position(self._gst.Format.TIME)
-            if is_known:
-                old, shift = self._segment
-                offset = old.to_running_time(self._gst.Format.TIME, old.start + end - old.time) + shift - new.base
+        end = self._end if self._end is not None else self._running_time_at_end()
+        self._end = None
+        offset = 0 if end is None else end - new.base
         self._counter.get_static_pad("src").set_offset(offset)
         self._segment = (new.copy(), offset)
+
+    def _running_time_at_end(self) -> int | None:
+        """Return the running time at which the last frame that was counted ends; None before the first pass."""
+        time = self._gst.Format.TIME
+        is_known, end = self._counter.get_static_pad("src").query_position(time)
+        if self._segment is None or not is_known:
+            return None
+        old, shift = self._segment
+        running: int = old.to_running_time(time, old.start + end - old.time) + shift
+        return running

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from edge.config.schema import StreamConfig
@@ -77,7 +76,7 @@ class GstSource:
             SourceError: if the device or the elements refuse at once.
         """
         gst = load().gst
-        if self._address.scheme == "file" and not Path(self._address.location).is_file():
+        if self._address.is_missing:
             raise SourceError(f"{self._address.shown}: there is no such file", is_permanent=True)
         if self._loop is not None:
             self._loop.start()

@@ -19,6 +19,7 @@ from edge.media.address import parse_address
 from edge.media.camera import Phase, StreamStatus
 from edge.media.gstreamer.source import GstSource
 from edge.media.select import make_source
+from edge.media.stuck import has_stuck_threads
 from edge.types import ClockSource, ImageSize, StreamState
 from tests.support.clips import CANVAS, number_of, write_clip
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer, wait_until
@@ -129,7 +130,7 @@ def test_camera_delivers_in_its_codec(server, codec):
         last = viewer.codes[-20:]
         assert last == [(last[0] + i) % LENGTH for i in range(20)]
     assert_balances(viewer)
-    assert viewer.states == [StreamState.CONNECTING, StreamState.UP, StreamState.ENDED]
+    assert viewer.states == [StreamState.CONNECTING, StreamState.UP]
 
 
 def test_pyav_reads_the_same_camera(server):
@@ -174,8 +175,8 @@ def test_killed_server_is_found_again_and_the_other_camera_does_not_notice(clips
         gaps = [b - a for a, b in zip(steady.arrivals, steady.arrivals[1:], strict=False) if a >= begun]
         assert max(gaps) < 0.2
 
-    assert failing.statuses[-2].reconnects >= 2
-    assert steady.states == [StreamState.CONNECTING, StreamState.UP, StreamState.ENDED]
+    assert failing.statuses[-1].reconnects >= 2
+    assert steady.states == [StreamState.CONNECTING, StreamState.UP]
     for viewer in (failing, steady):
         numbers = [header.frame for header in viewer.headers]
         times = [header.pts_ns for header in viewer.headers]
@@ -198,6 +199,32 @@ def test_frozen_server_is_a_stall_after_the_configured_time(server):
     assert_balances(viewer)
 
 
+@BOTH
+def test_frozen_camera_is_closed_with_its_threads(server, decoder):
+    """A thread that is inside FFmpeg while the interpreter ends takes the process down with it."""
+    with Viewer(server.url("/h264"), decoder=decoder, stall_s=30) as viewer:
+        viewer.await_frames(10)
+        server.freeze()
+        begun = time.monotonic()
+
+    assert time.monotonic() - begun < 2.5
+    assert not has_stuck_threads()
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith(("decode", "teardown"))]
+
+
+def test_pyav_reads_on_after_a_pause_of_the_camera(server):
+    with Viewer(server.url("/h264"), decoder="pyav", stall_s=30) as viewer:
+        viewer.await_frames(10)
+        server.freeze()
+        arrived = len(viewer.arrivals)
+        wait_until(lambda: time.monotonic() - viewer.arrivals[-1] > 1.5, timeout_s=5, what="a pause")
+        server.thaw()
+        viewer.await_frames(10)
+
+    assert len(viewer.arrivals) > arrived
+    assert viewer.states == [StreamState.CONNECTING, StreamState.UP]
+
+
 def test_refused_connection_is_tried_again_and_close_is_prompt():
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -208,7 +235,18 @@ def test_refused_connection_is_tried_again_and_close_is_prompt():
 
     assert time.monotonic() - begun < 1.0
     assert viewer.headers == []
-    assert viewer.states == [StreamState.CONNECTING, StreamState.DOWN, StreamState.ENDED]
+    assert viewer.states == [StreamState.CONNECTING, StreamState.DOWN]
+
+
+@BOTH
+def test_web_camera_that_is_not_there_says_so(decoder):
+    require_gstreamer("souphttpsrc", "multipartdemux")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with Viewer(f"http://127.0.0.1:{port}/video", decoder=decoder) as viewer:
+        viewer.await_state(StreamState.DOWN)
+
+    assert "cannot be reached" in viewer.reason or "refused" in viewer.reason.lower()
 
 
 def test_wrong_path_is_asked_for_rarely(server):

@@ -161,7 +161,9 @@ def test_resolution_that_changes_in_mid_stream(tmp_path, decoder, name):
 
 
 @both
-@pytest.mark.parametrize(("name", "codec"), [("a.mp4", "libx264"), ("a.h264", "libx264"), ("a.avi", "mpeg4")])
+@pytest.mark.parametrize(
+    ("name", "codec"), [("a.mp4", "libx264"), ("a.h264", "libx264"), ("a.avi", "mpeg4"), ("a.ts", "libx264")]
+)
 def test_loop_has_every_frame_of_every_pass(tmp_path, decoder, name, codec):
     path = write_clip(tmp_path / name, codec=codec, count=30)
 
@@ -181,8 +183,9 @@ def test_loop_has_every_frame_of_every_pass(tmp_path, decoder, name, codec):
 
 
 @both
-def test_realtime_loop_keeps_its_pace_over_the_seam(tmp_path, decoder):
-    path = write_clip(tmp_path / "a.mp4", count=30)
+@pytest.mark.parametrize("name", ["a.mp4", "a.ts"])
+def test_realtime_loop_keeps_its_pace_over_the_seam(tmp_path, decoder, name):
+    path = write_clip(tmp_path / name, count=30)
     arrivals, numbers, codes = [], [], []
     for frame in frames_of(source_of(path, decoder=decoder, loop=True, realtime=True), limit=95):
         arrivals.append(time.monotonic())
@@ -206,6 +209,38 @@ def test_one_frame_clip_is_read_and_looped(tmp_path, decoder):
 
     assert len(list(frames_of(source_of(path, decoder=decoder)))) == 1
     assert len(list(frames_of(source_of(path, decoder=decoder, loop=True), limit=10))) == 10
+
+
+@both
+def test_name_that_is_too_long_is_an_error_like_a_missing_file(decoder):
+    with pytest.raises(SourceError, match="there is no such file") as caught:
+        source_of("/tmp/" + "x" * 5000, decoder=decoder).open()
+
+    assert caught.value.is_permanent
+
+
+def test_file_that_cannot_be_sought_back_is_an_error_and_not_silence(tmp_path, monkeypatch):
+    """As tsdemux was before it was known: it refuses the seek, and then gives nothing any more."""
+    monkeypatch.setattr("edge.media.gstreamer.loop._WITHOUT_SEGMENTS", ())
+    path = write_clip(tmp_path / "a.ts", count=30)
+    with pytest.raises(SourceError, match="cannot be looped") as caught:
+        list(frames_of(source_of(path, decoder="software", loop=True), limit=5))
+
+    assert caught.value.is_permanent
+
+
+def test_file_whose_pipeline_is_stuck_is_an_error_and_not_silence(tmp_path, monkeypatch):
+    monkeypatch.setattr("edge.media.camera.FILE_SILENCE_S", 0.5)
+    monkeypatch.setattr("edge.media.gstreamer.loop._WITHOUT_SEGMENTS", ())
+    monkeypatch.setattr("edge.media.gstreamer.loop.GstLoop._require_sought", lambda _self, _is_sought: None)
+    path = write_clip(tmp_path / "a.ts", count=30)
+    source = source_of(path, decoder="software", loop=True)
+    source.open()
+    with pytest.raises(SourceError, match=r"no frame for 0\.5 s") as caught:
+        source.read(30.0)
+    source.close()
+
+    assert caught.value.is_permanent
 
 
 @both

@@ -56,6 +56,20 @@ def test_options_of_a_test_address():
     assert (address.number("width", 1), address.number("height", 360)) == (640, 360)
 
 
+@pytest.mark.parametrize(
+    "uri", ["http://[::1", "rtsp://camera:port/", "rtsp://camera:70000/", "rtsp://cam\0era/", "a\0.mp4"]
+)
+def test_address_that_cannot_be_taken_apart_is_a_configuration_error(uri):
+    with pytest.raises(ConfigError):
+        parse_address(uri, base_dir=HERE)
+
+
+@pytest.mark.parametrize("uri", ["v4l2://", "v4l2://?width=640", "v4l2:///dev/video0?size=9", "csi://0?pattern=ball"])
+def test_device_address_is_checked(uri):
+    with pytest.raises(ConfigError, match="address: expected"):
+        parse_address(uri, base_dir=HERE)
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "wide", "! fakesink", "100001"])
 def test_option_that_is_no_size_is_refused(text):
     with pytest.raises(ConfigError, match="width: expected a positive whole number"):

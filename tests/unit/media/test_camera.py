@@ -9,8 +9,10 @@ from edge.errors import EndOfStream, MissingDependencyError, SourceError
 from edge.media.backoff import Backoff
 from edge.media.camera import Camera, Phase
 from edge.media.recorded import Breakage, RecordedSource, Stall
+from edge.media.stuck import has_stuck_threads
 from edge.types import DropReason, SourceCounts, StreamState, stream_id
 from tests.support.clips import CANVAS, numbered
+from tests.support.wait import wait_until
 
 ID = stream_id("gate-east")
 PICTURE = numbered(0, width=64, height=36)
@@ -79,7 +81,6 @@ def test_stream_that_breaks_is_connected_again_with_a_new_source():
         StreamState.UP,
         StreamState.DOWN,
         StreamState.UP,
-        StreamState.ENDED,
     ]
     assert statuses[2].reason == "the cable is out"
     assert statuses[3].reconnects == source.reconnects == 1
@@ -194,6 +195,42 @@ def test_file_that_has_been_read_raises_end_of_stream():
     source.close()
 
     assert states(statuses) == [StreamState.CONNECTING, StreamState.UP, StreamState.ENDED]
+    assert statuses[-1].reason != "closed"
+
+
+def test_close_leaves_the_last_state_as_it_was():
+    source, statuses = camera(Connections([Breakage(SourceError("gone"))]), backoff=Backoff(lambda _low, _high: 1000.0))
+    source.open()
+    source.read(0.05)
+    source.close()
+
+    assert [(status.state, status.reason) for status in statuses][1:] == [(StreamState.DOWN, "gone")]
+
+
+def test_file_that_gives_nothing_is_given_up_though_its_reader_takes_pauses(monkeypatch):
+    monkeypatch.setattr("edge.media.camera.FILE_SILENCE_S", 0.2)
+    for pace in (True, False):
+        connections = Connections([FOREVER], is_live=pace)
+        source, statuses = camera(connections, is_endless=False)
+        source.open()
+        begun = time.monotonic()
+        assert source.read(0.1) is None
+        with pytest.raises(SourceError, match=r"no frame for 0\.2 s") as caught:
+            source.read(60.0)
+        source.close()
+
+        assert 0.19 <= time.monotonic() - begun < 1.0
+        assert caught.value.is_permanent
+        assert states(statuses) == [StreamState.CONNECTING, StreamState.DOWN]
+
+
+def test_paced_file_may_pause_between_frames(monkeypatch):
+    monkeypatch.setattr("edge.media.camera.FILE_SILENCE_S", 0.1)
+    source, _ = camera(Connections([PICTURE, Stall(0.3), PICTURE]), is_endless=False)
+    source.open()
+
+    assert [source.read(1.0).header.frame for _ in range(2)] == [1, 2]
+    source.close()
 
 
 def test_missing_library_is_raised_when_opened():
@@ -219,8 +256,10 @@ def test_teardown_that_hangs_does_not_hold_up_the_stream(monkeypatch, caplog):
     assert source.read(1.0) is not None
     assert source.is_stuck
     assert "teardown hangs stream=gate-east" in caplog.text
+    assert has_stuck_threads()
     released.set()
     source.close()
+    wait_until(lambda: not has_stuck_threads(), timeout_s=5, what="the end of the helper")
 
 
 def test_callback_error_of_a_source_is_a_failure_like_any_other():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -65,10 +67,66 @@ def test_unknown_scheme_is_refused():
 
 def test_missing_gstreamer_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "gi", None)
-    gst.load.cache_clear()
+    gst._load.cache_clear()
     with pytest.raises(MissingDependencyError, match="apt install python3-gi"):
         gst.load()
-    gst.load.cache_clear()
+    gst._load.cache_clear()
+
+
+@pytest.mark.parametrize("room", ["gstreamer", "ffmpeg"])
+def test_library_is_loaded_once_by_many_threads(room):
+    """Unserialised, this fails within a few attempts: gi's modules are half made when the second thread sees them."""
+    code = (
+        "import sys, threading, builtins\n"
+        f"from edge.media.{room} import binding\n"
+        "real, inside, most = builtins.__import__, [0], [0]\n"
+        "def slow(name, *rest, **more):\n"
+        "    is_ours = name in ('gi', 'av') and bool(rest) and rest[0]['__name__'] == binding.__name__\n"
+        "    inside[0] += is_ours; most[0] = max(most[0], inside[0])\n"
+        "    if is_ours: threading.Event().wait(0.05)\n"
+        "    try: return real(name, *rest, **more)\n"
+        "    finally: inside[0] -= is_ours\n"
+        "builtins.__import__ = slow\n"
+        "go, found = threading.Barrier(8), []\n"
+        "def load(): go.wait(); found.append(binding.load())\n"
+        "threads = [threading.Thread(target=load) for _ in range(8)]\n"
+        "[t.start() for t in threads]; [t.join() for t in threads]\n"
+        "print(len(found), len(set(map(id, found))), most[0])\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert found.stdout.split() == ["8", "1", "1"], found.stderr
+
+
+@pytest.mark.parametrize("decoder", ["software", "pyav"])
+def test_libraries_are_loaded_when_the_source_is_made(decoder):
+    code = (
+        "import sys; from pathlib import Path; from edge.media.select import make_source\n"
+        "from edge.config.schema import StreamConfig; from edge.types import ImageSize, Preprocess\n"
+        "canvas = Preprocess(size=ImageSize(width=320, height=320))\n"
+        f"make_source(StreamConfig(id='a', uri='a.mp4', decoder='{decoder}'), preprocess=canvas, base_dir=Path('/'))\n"
+        "print('av' in sys.modules, 'gi.repository.Gst' in sys.modules)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert found.stdout.split() == [str(decoder == "pyav"), str(decoder == "software")]
+
+
+@pytest.mark.parametrize("decoder", ["nvmm", "auto"])
+def test_jetson_elements_are_not_asked_of_apt(decoder):
+    if gst.has_factories(["nvarguscamerasrc"]):
+        pytest.skip("this is a Jetson")
+    uri = "csi://0" if decoder == "auto" else "rtsp://camera/"
+    with pytest.raises(MissingDependencyError, match="JetPack") as caught:
+        make_source(StreamConfig(id="a", uri=uri, decoder=decoder), preprocess=CANVAS, base_dir=HERE)
+
+    assert "apt install" not in str(caught.value)
+
+
+@pytest.mark.parametrize("query", ["pattern=nonsense", "width=wide", "fps=0", "colour=red"])
+def test_options_of_a_test_address_are_checked_when_the_source_is_made(query):
+    with pytest.raises(ConfigError, match="test address: "):
+        make_source(StreamConfig(id="a", uri=f"test://?{query}"), preprocess=CANVAS, base_dir=HERE)
 
 
 def test_recording_is_checked(tmp_path):

@@ -1,0 +1,196 @@
+"""From a float model and ranges to an explicit Q/DQ model.
+
+Weights are stored as int8 in front of a DequantizeLinear: a quarter of the bytes, which TensorRT, OpenVINO and ONNX
+Runtime take. Biases stay in float. Names follow from the tensor (`x/scale`, `x/dequantized`), all others are untouched.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.errors import ModelError
+from edge.model.cost import cost_of_model, resolved_for_one
+from edge.model.draft import Draft
+from edge.model.graph import Graph, Node, load_graph, node_proto
+from edge.model.obstacles import INTEGER_OPERATORS, QDQ_OPERATORS
+from edge.model.opset import element_types, with_opset
+from edge.model.qdq.half import halve
+from edge.model.qdq.placement import Placement, called, place
+from edge.model.qdq.scales import channel_axis, group_ranges, quantize_weight, scale_of
+from edge.types import ModelSpec
+
+if TYPE_CHECKING:
+    from edge.model.graph import NodeProto
+
+__all__ = ["QdqModel", "insert_qdq"]
+
+_OPSET = 13  # the first with a scale for each channel
+_OPSET_HALF = 19  # the first that quantizes float16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QdqModel:
+    """An explicit Q/DQ model.
+
+    Attributes:
+        model: the file.
+        quantized_nodes: Conv, ConvTranspose, Gemm and MatMul in INT8, by name, else by their first output.
+        float_nodes: those that are not.
+        mac_share_int8: multiply-accumulates of the former, of all.
+        ranges: of each tensor that is read in INT8, the one that its scale is made of: the largest of its group.
+    """
+
+    model: bytes
+    quantized_nodes: tuple[str, ...]
+    float_nodes: tuple[str, ...]
+    mac_share_int8: float
+    ranges: Mapping[str, float]
+
+
+def insert_qdq(
+    model: Path | Graph,
+    spec: ModelSpec,
+    *,
+    ranges: Mapping[str, float],
+    keep_float: Collection[str],
+    is_float16: bool = False,
+) -> QdqModel:
+    """Return `model` with Q/DQ pairs where `edge.model.qdq.placement` puts them.
+
+    Args:
+        model: a float32 model, whose own opset is kept when it is 13 or newer.
+        spec: what it is.
+        ranges: largest absolute activation of at least `quantizable_tensors`; others are left unused.
+        keep_float: names of nodes that stay in float, and of tensors that are not quantized, nor what reads them.
+        is_float16: compute the rest in float16, for strongly typed TensorRT (opset 19); decoding stays in float32.
+
+    Raises:
+        ModelError: if the model is quantized or half precision already, cannot be converted, or does not fit the names.
+    """
+    graph = load_graph(model) if isinstance(model, Path) else model
+    _require_float(graph, spec.name)
+    _require_known(graph, keep_float, spec.name)
+    graph = with_opset(graph, _OPSET_HALF if is_float16 else _OPSET, spec.name)
+    placement = place(graph, keep_float)
+    amax = group_ranges(graph, placement, ranges)
+    _require_finite_in(np.finfo(np.float16 if is_float16 else np.float32), amax, spec.name)
+    writer = _Writer(graph, np.float16 if is_float16 else np.float32)
+    draft = writer.written(placement, amax)
+    if is_float16:
+        halve(draft, element_types(graph), spec.name)
+    draft.sweep()
+    draft.graph()
+    return QdqModel(
+        model=draft.to_bytes(),
+        quantized_nodes=tuple(called(node) for node in placement.quantized),
+        float_nodes=tuple(called(node) for node in placement.floats),
+        mac_share_int8=_mac_share(graph, spec, placement),
+        ranges=amax,
+    )
+
+
+class _Writer:
+    """Puts pairs into a copy of a graph."""
+
+    def __init__(self, graph: Graph, dtype: type[np.floating[Any]]) -> None:
+        self._graph = graph
+        self._dtype = dtype
+        self._draft = Draft(graph)
+        self._before: dict[int, list[NodeProto]] = {}
+        self._dequantized: dict[str, str] = {}
+        self._weights: dict[tuple[str, int], str] = {}
+
+    def written(self, placement: Placement, amax: Mapping[str, float]) -> Draft:
+        self._draft.store_inputs_apart()
+        for position, index in placement.pairs:
+            name = self._graph.nodes[position].inputs[index]
+            self._draft.set_input(position, index, self._activation(name, amax[name], position))
+        quantized = {id(node) for node in placement.quantized}
+        for position, node in enumerate(self._graph.nodes):
+            if id(node) in quantized and not self._graph.is_varying(node.inputs[1]):
+                self._draft.set_input(position, 1, self._weight(node, position))
+        self._draft.insert_nodes(self._before)
+        return self._draft
+
+    def _activation(self, name: str, amax: float, position: int) -> str:
+        if name not in self._dequantized:
+            scale = self._draft.add_constant(f"{name}/scale", scale_of(amax, self._dtype))
+            zero = self._draft.add_constant(f"{name}/zero_point", np.array(0, np.int8))
+            quantized = self._insert("QuantizeLinear", (name, scale, zero), f"{name}/quantized", position)
+            self._dequantized[name] = self._insert(
+                "DequantizeLinear", (quantized, scale, zero), f"{name}/dequantized", position
+            )
+        return self._dequantized[name]
+
+    def _weight(self, node: Node, position: int) -> str:
+        name = node.inputs[1]
+        weight = _float_weight(self._graph, node)
+        axis = channel_axis(node, weight.ndim)
+        if (name, axis) not in self._weights:
+            values, scales = quantize_weight(weight, axis, self._dtype)
+            stored = self._draft.add_constant(f"{name}/quantized", values)
+            scale = self._draft.add_constant(f"{name}/scale", scales)
+            zero = self._draft.add_constant(f"{name}/zero_point", np.zeros(scales.shape, np.int8))
+            self._weights[name, axis] = self._insert(
+                "DequantizeLinear", (stored, scale, zero), f"{name}/dequantized", position, axis=axis
+            )
+        return self._weights[name, axis]
+
+    def _insert(self, op_type: str, inputs: tuple[str, ...], output: str, position: int, **attributes: int) -> str:
+        made = self._draft.unused_name(output)
+        label = self._draft.unused_name(f"{inputs[0]}/{op_type}")
+        self._before.setdefault(position, []).append(node_proto(op_type, inputs, [made], name=label, **attributes))
+        return made
+
+
+def _float_weight(graph: Graph, node: Node) -> NDArray[np.float32]:
+    weight = graph.constant(node.inputs[1])
+    if weight is None or weight.dtype != np.float32:
+        found = "none" if weight is None else weight.dtype
+        raise ModelError(f"{called(node)}: expected a float32 weight, got {found}", hint="start from the float32 model")
+    if not np.isfinite(weight).all():
+        raise ModelError(f"{called(node)}: its weight holds values that are not finite", hint="export the model again")
+    return weight
+
+
+def _require_float(graph: Graph, where: str) -> None:
+    kinds = {node.op_type for node in graph.nodes}
+    if found := sorted(kinds.intersection((*QDQ_OPERATORS, *INTEGER_OPERATORS))):
+        raise ModelError(
+            f"{where}: expected a float model, it is quantized already ({', '.join(found)})",
+            hint="start from the float model, or read it back from the Q/DQ model",
+        )
+
+
+def _require_finite_in(kind: np.finfo[Any], amax: Mapping[str, float], where: str) -> None:
+    for name, largest in amax.items():
+        if largest > float(kind.max):
+            raise ModelError(f'{where}: "{name}" reaches {largest:g}, more than {kind.dtype} can hold')
+
+
+def _require_known(graph: Graph, keep_float: Collection[str], where: str) -> None:
+    """Refuse names that mean nothing here: a layer that was to stay in float would silently run in INT8."""
+    known = {called(node) for node in graph.nodes} | {name for node in graph.nodes for name in node.inputs}
+    known |= {name for node in graph.nodes for name in node.outputs}
+    unknown = sorted(set(keep_float) - known)
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], known, n=1)
+        guess = f' (nearest: "{near[0]}")' if near else ""
+        raise ModelError(
+            f'{where}: keep_float names "{unknown[0]}"{guess}, which is no node and no tensor of this model'
+            + (f"; {len(unknown) - 1} more are unknown" if len(unknown) > 1 else ""),
+            hint="the names belong to one ONNX file: calibrate this one",
+        )
+
+
+def _mac_share(graph: Graph, spec: ModelSpec, placement: Placement) -> float:
+    cost = cost_of_model(resolved_for_one(graph, spec), spec)
+    outputs = {node.outputs[0] for node in placement.quantized}
+    return sum(node.macs for node in cost.nodes if node.output in outputs) / max(1, cost.macs)

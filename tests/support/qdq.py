@@ -1,0 +1,121 @@
+"""Fake quantization in numpy, to check Q/DQ models against, and a model with all that shares a scale."""
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper
+
+from edge.model.graph import graph_from_bytes
+from tests.support.models import Net
+
+QUIET = onnxruntime.SessionOptions()
+QUIET.log_severity_level = 3
+QUIET.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+
+
+def fake_quantize(x, amax):
+    """Round to the nearest of 256 steps of amax / 127 and back."""
+    step = np.float32(amax / 127)
+    return np.clip(np.rint(x / step), -128, 127).astype(np.float32) * step
+
+
+def fake_quantize_channels(weight, axis):
+    slices = [fake_quantize(part, np.abs(part).max() or 127.0) for part in np.moveaxis(weight, axis, 0)]
+    return np.moveaxis(np.stack(slices), 0, axis)
+
+
+def run(model, feed, names=None):
+    """Return the outputs, or tensors inside by their names."""
+    proto = onnx.load_model_from_string(model)
+    declared = {value.name for value in proto.graph.output}
+    proto.graph.output.extend(helper.make_empty_tensor_value_info(n) for n in names or () if n not in declared)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), QUIET)
+    names = list(names or [output.name for output in session.get_outputs()])
+    return dict(zip(names, session.run(names, feed), strict=True))
+
+
+def run_node(node, values, opset=17):
+    """Return what one float node makes of arrays."""
+    names = list(dict.fromkeys(name for name in node.input if name))
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(values[n].dtype), values[n].shape)
+        for n in names
+    ]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output]
+    graph = helper.make_graph([node], "one", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), QUIET)
+    return session.run(None, {name: values[name] for name in names})
+
+
+def all_tensors(path, feed):
+    """Return every float tensor that a float model makes, and its input."""
+    made = [name for node in onnx.load(path).graph.node for name in node.output]
+    values = run(path.read_bytes(), feed, made)
+    return {name: value for name, value in {**feed, **values}.items() if value.dtype == np.float32}
+
+
+def minmax(path, feed):
+    return {name: float(np.abs(value).max()) for name, value in all_tensors(path, feed).items()}
+
+
+def pictures(count=1, size=96):
+    return {"images": np.random.default_rng(3).random((count, 3, size, size), np.float32)}
+
+
+def pairs(model):
+    """Return the scale of every quantized activation: {(reader, input index): (tensor, scale)}."""
+    graph = graph_from_bytes(model, "test")
+    found = {}
+    for node in graph.nodes:
+        for index, name in enumerate(node.inputs):
+            maker = graph.producer(name)
+            if maker is not None and maker.op_type == "DequantizeLinear" and graph.is_varying(name):
+                quantize = graph.producer(maker.inputs[0])
+                found[node.name, index] = (quantize.inputs[0], float(graph.constant(maker.inputs[1])))
+    return found
+
+
+def csp(path, *, batch=1):
+    """A detector's neck in small; returns the names of its tensors.
+
+    stem -> Split (a, b); b -> cv1 -> cv2, Add with b; Concat (a, b, add) -> cv3 -> SPPF (two MaxPool, Concat) -> cv4
+    -> Resize, Concat with the lateral branch -> head.
+    """
+    net = Net(32, batch=batch, seed=5)
+    t = {}
+    t["stem"] = net.silu(net.conv(net.image, 3, 16, kernel=3, stride=2))
+    t["a"], t["b"] = net.ops("Split", t["stem"], net.ints(8, 8), count=2, axis=1)
+    t["cv1"] = net.silu(net.conv(t["b"], 8, 8, kernel=3))
+    t["cv2"] = net.silu(net.conv(t["cv1"], 8, 8, kernel=3))
+    t["add"] = net.op("Add", t["b"], t["cv2"])
+    t["joined"] = net.op("Concat", t["a"], t["b"], t["add"], axis=1)
+    t["cv3"] = net.silu(net.conv(t["joined"], 24, 8, kernel=3, stride=2))
+    pool = {"kernel_shape": [5, 5], "pads": [2] * 4, "strides": [1, 1]}
+    t["pool1"] = net.op("MaxPool", t["cv3"], **pool)
+    t["pool2"] = net.op("MaxPool", t["pool1"], **pool)
+    t["sppf"] = net.op("Concat", t["cv3"], t["pool1"], t["pool2"], axis=1)
+    t["cv4"] = net.silu(net.conv(t["sppf"], 24, 8))
+    t["up"] = net.op("Resize", t["cv4"], "", net.const([1, 1, 2, 2]), mode="nearest")
+    t["lateral"] = net.silu(net.conv(t["stem"], 16, 8, kernel=3))
+    t["neck"] = net.op("Concat", t["up"], t["lateral"], axis=1)
+    t["head"] = net.conv(t["neck"], 16, 4, kernel=3)
+    net.op("Relu", t["head"], name="output0")
+    net.save(path, {"output0": (4, 16, 16)})
+    return t
+
+
+def one_operator(path, kind, *, weight=None, shape=(1, 4, 6, 6), opset=17, stored_type=np.float32, **attributes):
+    """images -> `kind` with a stored weight (or with the input itself) -> Sigmoid."""
+    net = Net(6, batch=1)
+    right = net.image if weight is None else net.const(weight, stored_type)
+    net.op("Sigmoid", net.op(kind, net.image, right, name="product", **attributes), name="output0")
+    graph = helper.make_graph(
+        net.nodes, "one",
+        [helper.make_tensor_value_info("images", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("output0", TensorProto.FLOAT, [f"axis{i}" for i in range(len(shape))])],
+        net.stored,
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    path.write_bytes(model.SerializeToString())
+    return path

@@ -7,17 +7,19 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
 from edge.config.document import Document, Location, read_document
 from edge.config.schema import MqttConfig, PipelineConfig, StreamConfig
+from edge.config.uris import local_path
 from edge.errors import ConfigError
 
-__all__ = ["Pipeline", "load_pipeline", "local_path_of", "mqtt_from_options"]
+__all__ = ["Pipeline", "load_pipeline", "mqtt_from_options"]
 
-_LIVE_SCHEMES = ("rtsp", "rtsps", "rtspt", "http", "https", "v4l2", "csi", "test")
+_MAY_BE_FILES = ("http", "https")
+_LIVE_SCHEMES = ("rtsp", "rtsps", "http", "https", "v4l2", "csi", "test")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +67,6 @@ def mqtt_from_options(given: Mapping[str, object]) -> MqttConfig:
     except msgspec.ValidationError as error:
         text, location = _split_location(str(error))
         raise ConfigError(f"--{'.'.join(map(str, location))}: {text[:1].lower()}{text[1:]}") from None
-
-
-def local_path_of(uri: str) -> str | None:
-    """Return the path that a stream's URI names on this machine, or None when it names something else.
-
-    A path needs no scheme and may contain any character; `file://` URIs are percent-decoded.
-    """
-    scheme = uri.partition("://")[0].lower() if "://" in uri else ""
-    if scheme == "file":
-        return unquote(urlsplit(uri).path)
-    return None if scheme else uri
 
 
 def _convert(document: Document) -> PipelineConfig:
@@ -155,15 +146,21 @@ def _missing_files(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
 
 
 def _stream_contradictions(pipeline: Pipeline, index: int, stream: StreamConfig) -> Iterator[tuple[Location, str]]:
-    scheme = urlsplit(stream.uri).scheme if "://" in stream.uri else ""
-    local = local_path_of(stream.uri)
-    if local is None and scheme not in _LIVE_SCHEMES:
-        schemes = ", ".join(("file", *_LIVE_SCHEMES))
-        yield ("streams", index, "uri"), f"unknown scheme {scheme!r}; use a path, or one of {schemes}"
-    if local is not None and not pipeline.resolve(local).is_file():
-        yield ("streams", index, "uri"), f"no such file: {pipeline.resolve(local)}; paths start at the file's folder"
-    if local is None and urlsplit(stream.uri).password is not None:
-        yield ("streams", index, "uri"), "a password in a file is read by everybody; store it as a credential"
+    here = ("streams", index, "uri")
+    try:
+        path = local_path(stream.uri, pipeline.path.parent)
+        if path is not None:
+            if not path.is_file():
+                yield here, f"no such file: {path}; paths start at the file's folder"
+            return
+        address = urlsplit(stream.uri)
+    except ValueError as error:
+        yield here, f"{error}"
+        return
+    if address.scheme not in _LIVE_SCHEMES:
+        yield here, f"unknown scheme {address.scheme!r}; use a path, or one of {', '.join(('file', *_LIVE_SCHEMES))}"
+    if address.password is not None:
+        yield here, "a password in a file is read by everybody; store it as a credential"
     for key in ("loop", "realtime"):
-        if local is None and getattr(stream, key):
-            yield ("streams", index, key), f"a {scheme} stream is live already; {key!r} is for files, remove it"
+        if getattr(stream, key) and address.scheme not in _MAY_BE_FILES:
+            yield ("streams", index, key), f"a {address.scheme} stream is live already; {key!r} is for files, remove it"

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.config.credentials import Credential, read_credential
-from edge.config.load import Pipeline, local_path_of
+from edge.config.load import Pipeline
+from edge.config.uris import local_path
 from edge.engine.select import make_engine
 from edge.media.select import make_source
 from edge.model.inspect import ModelOverrides, inspect_model
@@ -110,7 +111,8 @@ def read_model(pipeline: Pipeline) -> ModelSpec:
 def _max_batch(pipeline: Pipeline) -> int:
     # A live stream never has more than its newest frame to infer; a file always has a next one.
     streams, most = pipeline.config.streams, pipeline.config.batch.max_frames
-    has_waiting = any(local_path_of(stream.uri) is not None and not stream.realtime for stream in streams)
+    folder = pipeline.path.parent
+    has_waiting = any(not stream.realtime and local_path(stream.uri, folder) is not None for stream in streams)
     return most if has_waiting else min(most, len(streams))
 
 

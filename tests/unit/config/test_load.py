@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.config.load import load_pipeline, local_path_of
+from edge.config.load import load_pipeline
 from edge.errors import ConfigError
 
 GOOD = """\
@@ -136,20 +136,6 @@ def test_a_file_that_is_not_text(tmp_path):
 
     with pytest.raises(ConfigError, match="is not UTF-8 text"):
         load_pipeline(tmp_path / "p.yaml")
-
-
-@pytest.mark.parametrize(
-    ("uri", "path"),
-    [
-        ("clips/a b'c\".mp4", "clips/a b'c\".mp4"),
-        ("file:///clips/a%20b.mp4", "/clips/a b.mp4"),
-        ("/tmp/100%.mp4", "/tmp/100%.mp4"),
-        ("rtsp://camera/main", None),
-        ("test://", None),
-    ],
-)
-def test_local_paths_are_told_from_uris(uri, path):
-    assert local_path_of(uri) == path
 
 
 def test_paths_start_at_the_pipeline_file(load, monkeypatch, tmp_path):

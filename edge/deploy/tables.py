@@ -10,12 +10,14 @@ from edge.calibrate.convert import cache_from_table, table_from_cache
 from edge.calibrate.files import write_whole
 from edge.calibrate.lint.check import lint_table
 from edge.calibrate.lint.facts import facts_of_model
-from edge.calibrate.lint.finding import Finding
+from edge.calibrate.lint.finding import Finding, Severity
 from edge.calibrate.table import CalibrationTable
 from edge.calibrate.table_file import read_table, write_table
+from edge.errors import CalibrationError
 from edge.model.inspect import inspect_model
+from edge.model.qdq.insert import QdqModel, insert_qdq
 
-__all__ = ["ImportedTable", "export_table", "import_cache", "lint_file"]
+__all__ = ["ImportedTable", "export_table", "import_cache", "lint_file", "write_qdq"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +69,20 @@ def lint_file(path: Path, *, model: Path | None) -> tuple[Finding, ...]:
     """
     table = read_table(path)
     return lint_table(table, None if model is None else facts_of_model(inspect_model(model)))
+
+
+def write_qdq(path: Path, *, model: Path, out: Path, is_float16: bool) -> QdqModel:
+    """Write `model` with explicit Q/DQ pairs by the ranges of the table at `path`; return what was made.
+
+    Raises:
+        EdgeError: if table or model cannot be used, lint finds an error, or the file cannot be written; nothing is
+            written then.
+    """
+    table, spec = read_table(path), inspect_model(model)
+    errors = [one for one in lint_table(table, facts_of_model(spec)) if one.severity is Severity.ERROR]
+    if errors:
+        raise CalibrationError(f"{path}: {errors[0].problem}", hint=errors[0].fix)
+    ranges = {name: tensor.amax for name, tensor in table.tensors.items()}
+    made = insert_qdq(model, spec, ranges=ranges, keep_float=table.keep_float, is_float16=is_float16)
+    write_whole(out, made.model)
+    return made

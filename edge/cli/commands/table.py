@@ -199,3 +199,36 @@ def _count_errors(findings: Iterable[Finding]) -> int:
     from edge.calibrate.lint.finding import Severity
 
     return sum(finding.severity is Severity.ERROR for finding in findings)
+
+
+@table.command(
+    short_help="An ONNX with explicit Q/DQ pairs from a table.",
+    epilog="""\b
+Examples:
+  edge-deploy table qdq gates.calib.json --model yolo11s.onnx -o yolo11s-int8.onnx
+  edge-deploy table qdq gates.calib.json --model yolo11s.onnx -o yolo11s-int8.onnx --float16""",
+)
+@click.argument("path", type=_path, metavar="TABLE")
+@click.option("--model", type=_path, required=True, metavar="ONNX", help="The float model that the table is of.")
+@_out_option
+@click.option("--float16", "is_float16", is_flag=True, help="The rest in float16, for strongly typed TensorRT.")
+@_json_option
+@verbosity_option
+def qdq(path: Path, model: Path, out: Path, is_float16: bool, as_json: bool) -> None:
+    """Write a model that runs in INT8 by the ranges of a table, on TensorRT 8.5 and newer and on OpenVINO.
+
+    A table with errors is refused. What INT8 costs in accuracy is not known from a table: measure it with
+    `edge-deploy evaluate`.
+    """
+    from edge.cli.output import echo_json
+    from edge.deploy.tables import write_qdq
+
+    made = write_qdq(path, model=model, out=out, is_float16=is_float16)
+    if as_json:
+        share = round(made.mac_share_int8, 4)
+        echo_json({"model": str(out), "int8_mac_share": share, "float_nodes": list(made.float_nodes)})
+        return
+    click.echo(
+        f"{out}: {len(made.quantized_nodes)} layers in INT8 ({made.mac_share_int8:.1%} of the MACs), "
+        f"{len(made.float_nodes)} in float"
+    )

@@ -1,12 +1,14 @@
 """`edge-deploy table` as a user types it."""
 
 import json
+import struct
 
 import pytest
 
 from edge.model.inspect import inspect_model
 from tests.integration.cli.test_commands import command
 from tests.support import models
+from tests.support.qdq import minmax, pictures
 
 SAMPLES = {
     "old": "TRT-7103-EntropyCalibration2\n000_net: 3c010a14\n(Unnamed Layer* 76) [PluginV2IOExt]_output_0: 3efa468d\n",
@@ -26,7 +28,7 @@ def imported(tmp_path, text, *options):
     return tmp_path / "t.calib.json"
 
 
-@pytest.mark.parametrize("name", ["show", "lint", "diff", "import", "export"])
+@pytest.mark.parametrize("name", ["show", "lint", "diff", "import", "export", "qdq"])
 def test_every_command_has_help_with_examples(name):
     shown = table(name, "--help").stdout
 
@@ -131,3 +133,36 @@ def test_a_file_that_is_no_table_is_named_with_its_line(tmp_path):
         assert (
             f"error: {tmp_path}/t:2: format: expected 'edge.calib/1'" in table(name, tmp_path / "t", expected=2).stderr
         )
+
+
+def cache_of(model):
+    """A calibration cache of every tensor's own largest value, as TensorRT's MinMax calibrator would write it."""
+    lines = [
+        f"{name}: {struct.pack('>f', amax / 127).hex()}\n"
+        for name, amax in minmax(model, pictures()).items()
+        if amax > 0
+    ]
+    return "TRT-100300-MinMaxCalibration\n" + "".join(lines)
+
+
+def test_a_table_turns_a_float_model_into_one_that_runs_in_int8(tmp_path):
+    model = models.yolov8(tmp_path / "m.onnx")
+    path = imported(tmp_path, cache_of(model), "--model", model)
+
+    shown = json.loads(table("qdq", path, "--model", model, "-o", tmp_path / "q.onnx", "--json").stdout)
+
+    assert shown["int8_mac_share"] > 0.9
+    spec = inspect_model(tmp_path / "q.onnx")
+    assert spec.is_quantized
+    assert spec.family == inspect_model(model).family
+    assert "layers in INT8" in table("qdq", path, "--model", model, "-o", tmp_path / "q.onnx").stdout
+
+
+def test_a_table_of_another_model_makes_nothing(tmp_path):
+    model, other = models.yolov8(tmp_path / "m.onnx"), models.yolov8(tmp_path / "other.onnx", seed=1)
+    path = imported(tmp_path, cache_of(model), "--model", model)
+
+    told = table("qdq", path, "--model", other, "-o", tmp_path / "q.onnx", expected=2).stderr
+
+    assert "made for model m" in told
+    assert not (tmp_path / "q.onnx").exists()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import resource
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from edge.media.camera import StreamStatus
 from edge.protocols import FrameSource, Publisher
@@ -134,7 +134,7 @@ class Service:
         return RunTimes(
             elapsed_s=(time.monotonic_ns() - self._started_at_ns) / 1e9,
             cpu_s=time.process_time() - self._cpu_at_start_s,
-            peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            peak_memory_bytes=_peak_memory_bytes(),
         )
 
     def _report(self, times: RunTimes, *, is_final: bool) -> RunReport:
@@ -151,3 +151,10 @@ class Service:
             published=parts.publisher.by_output(),
             is_final=is_final,
         )
+
+
+def _peak_memory_bytes() -> int:
+    # Not ru_maxrss: that starts at what the parent process had when it started this one.
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    peak = next((line for line in status.splitlines() if line.startswith("VmHWM:")), "VmHWM: 0 kB")
+    return int(peak.split()[1]) * 1024

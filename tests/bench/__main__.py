@@ -7,7 +7,6 @@ make bench ARGS="--model yolov5n.onnx --clip a.mp4 --clip b.mp4 --out /tmp/b.md"
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 
@@ -35,7 +34,6 @@ def main() -> None:
         ]
         publishing = measure.publish_call()
     options.out.write_text(page.render(results, publishing, seconds=options.seconds))
-    options.out.with_suffix(".json").write_text(json.dumps({"models": results, "publish": publishing}, indent=2) + "\n")
     print(options.out.read_text())
 
 

@@ -33,7 +33,7 @@ Examples:
 def bench(path: Path, duration_s: float, as_json: bool) -> None:
     """Measure engine alone, decode alone, and the whole pipeline.
 
-    Files should have `loop: true`, or they may end before the measurement does.
+    Each after two seconds of warming up. Files need `loop: true`, or they end before the measurement does.
     """
     from edge.cli.commands.run import report_lines
     from edge.cli.output import echo_json, echo_pairs
@@ -45,9 +45,10 @@ def bench(path: Path, duration_s: float, as_json: bool) -> None:
         echo_json(report.as_json())
         return
     content = report.as_json()
-    for name in ("engine", "decode"):
+    titles = {"engine": "engine alone", "decode": "decode alone", "running": "whole pipeline"}
+    for name in ("engine", "decode", "running"):
         echo_pairs(
-            [(f"{name} alone", f"{content[name]['fps']} fps, CPU {content[name]['cpu_ms_per_frame']} ms per frame")]
+            [(titles[name], f"{content[name]['fps']} fps, CPU {content[name]['cpu_ms_per_frame']} ms per frame")]
         )
     for line in report_lines(report.whole):
         click.echo(line)

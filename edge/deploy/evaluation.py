@@ -48,7 +48,8 @@ class EvaluationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What came out of it; `unlabelled` are images without labels, taken as empty.
+    """What came out of it; `unlabelled` are images without labels, taken as empty; `left_out` are labelled boxes of
+    classes that the model does not know.
 
     `pycocotools` is its mAP50-95 and mAP50 of the same detections, where asked for.
     """
@@ -58,6 +59,7 @@ class Evaluation:
     engine: str
     accuracy: Accuracy
     unlabelled: tuple[str, ...]
+    left_out: int
     elapsed_s: float
     pycocotools: tuple[float, float] | None = None
 
@@ -72,6 +74,7 @@ class Evaluation:
             "images": accuracy.images,
             "boxes": accuracy.boxes,
             "unlabelled": len(self.unlabelled),
+            "left_out": self.left_out,
             "map50_95": round(accuracy.map50_95, 5),
             "map50": round(accuracy.map50, 5),
             "pycocotools": None if self.pycocotools is None else [round(value, 5) for value in self.pycocotools],
@@ -126,6 +129,7 @@ def evaluate_model(options: EvaluationOptions, *, on_image: Callable[[int, int],
         engine=name,
         accuracy=accumulator.result(),
         unlabelled=labels.unlabelled,
+        left_out=labels.left_out,
         elapsed_s=time.monotonic() - started,
         pycocotools=_by_pycocotools(kept) if options.is_cross_checked else None,
     )

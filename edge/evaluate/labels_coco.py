@@ -30,7 +30,7 @@ class CocoLabels:
     def __init__(self, path: Path, labels: Sequence[str]) -> None:
         self._path = path
         self._unlabelled: list[str] = []
-        self.left_out = 0
+        self._left_out = 0
         document = _document(path)
         try:
             self._images = self._read(document, labels)
@@ -44,6 +44,11 @@ class CocoLabels:
     def unlabelled(self) -> tuple[str, ...]:
         """Stems of images that the file does not list."""
         return tuple(self._unlabelled)
+
+    @property
+    def left_out(self) -> int:
+        """Annotations of categories that the model does not know, in the whole file."""
+        return self._left_out
 
     def truth(self, stem: str, size: ImageSize) -> GroundTruth:
         """Return what is on the image `stem` (see `edge.evaluate.truth.Labels`)."""
@@ -76,7 +81,7 @@ class CocoLabels:
         if image is None:
             raise DatasetError(f"{self._path}: annotation {annotation.get('id')} is of an image that is not listed")
         if class_id is None:
-            self.left_out += 1
+            self._left_out += 1
             return
         image.xyxy.append(self._corners(annotation))
         image.class_id.append(class_id)

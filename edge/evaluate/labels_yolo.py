@@ -35,6 +35,11 @@ class YoloLabels:
         """Stems of images that have no file."""
         return tuple(self._unlabelled)
 
+    @property
+    def left_out(self) -> int:
+        """None: a class that the model does not know is an error here."""
+        return 0
+
     def truth(self, stem: str, size: ImageSize) -> GroundTruth:
         """Return what is on the image `stem` (see `edge.evaluate.truth.Labels`)."""
         path = self._folder / f"{stem}.txt"

@@ -59,6 +59,11 @@ class Labels(Protocol):
         """Stems of images that were asked for and have no labels at all: taken as empty of objects."""
         ...
 
+    @property
+    def left_out(self) -> int:
+        """Labelled boxes of classes that the model does not know: they do not count against it."""
+        ...
+
     def truth(self, stem: str, size: ImageSize) -> GroundTruth:
         """Return what is on the image `stem`, which is of `size` pixels.
 

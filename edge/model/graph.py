@@ -121,10 +121,6 @@ class Graph:
                 yield node
                 waiting.extend(node.inputs)
 
-    def initializer_names(self) -> tuple[str, ...]:
-        """Return the names of the stored tensors."""
-        return tuple(self._initializers)
-
     def initializer(self, name: str) -> Array | None:
         """Return a stored tensor."""
         tensor = self._initializers.get(name)

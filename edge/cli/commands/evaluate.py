@@ -65,5 +65,7 @@ def evaluate(model: Path, images: Path, labels: Path, precision: str, is_cross_c
             ("time", f"{content['seconds']} s"),
         ]
     )
+    if result.left_out:
+        click.echo(f"{result.left_out} boxes of classes that the model does not know were left out", err=True)
     if result.pycocotools is not None:
         echo_pairs([("pycocotools", f"mAP50-95 {result.pycocotools[0]:.4f}, mAP50 {result.pycocotools[1]:.4f}")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,10 @@ __all__ = ["demo"]
 _FAILED = 1
 _NEXT = """\
 Where to go next:
-  edge-deploy inspect your-model.onnx                      what your model is
-  edge-deploy evaluate your-model.onnx --images DIR --labels DIR
-  edge-runtime run --pipeline pipelines/reference.yaml     every key is documented in that file
-  edge-deploy listen --host your-broker                    what a subscriber sees"""
+  {folder}edge-deploy inspect your-model.onnx                               what your model is
+  {folder}edge-deploy evaluate your-model.onnx --images DIR --labels DIR    how good it is
+  {folder}edge-runtime run --pipeline your-pipeline.yaml                    pipelines/reference.yaml has every key
+  {folder}edge-deploy listen --host your-broker                             what a subscriber sees"""
 
 
 @click.command(
@@ -144,4 +145,6 @@ def _print_account(result: DemoReport) -> None:
         f"counts          {'balance' if not result.problems else 'DO NOT BALANCE'}: "
         "decoded = inferred + dropped + at stop, sent = received\n"
     )
-    click.echo(_NEXT)
+    # As it was called itself: a command in a .venv is not on everybody's PATH.
+    folder, _, _ = sys.argv[0].rpartition("edge-deploy")
+    click.echo(_NEXT.format(folder=folder))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edge.types import Frame, Preprocess, SourceCounts, StreamId
 
-__all__ = ["Engine", "FrameSource", "Message", "Publisher"]
+__all__ = ["ActivationEngine", "Engine", "FrameSource", "Message", "Publisher"]
 
 
 class Engine(Protocol):
@@ -52,6 +52,53 @@ class Engine(Protocol):
 
     def wait(self, index: int) -> NDArray[np.float32]:
         """Return the raw output, float32 (count, ...), of the last `start(index, count)`.
+
+        Raises:
+            EngineError: if the inference failed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free memory and threads; further calls are errors."""
+        ...
+
+
+class ActivationEngine(Protocol):
+    """Runs a model as `Engine` does, and gives out tensors from inside the graph beside the output.
+
+    The values of a row depend on its pixels alone: not on the rows beside it, and not on how many there are.
+    """
+
+    @property
+    def name(self) -> str:
+        """Kind and version, e.g. `openvino 2026.4.1`."""
+        ...
+
+    @property
+    def preprocess(self) -> Preprocess:
+        """The preprocess that is built into the engine."""
+        ...
+
+    @property
+    def max_batch(self) -> int:
+        """Rows of each canvas."""
+        ...
+
+    @property
+    def canvases(self) -> tuple[NDArray[np.uint8], ...]:
+        """Two or more canvases, border value everywhere at first."""
+        ...
+
+    def start(self, index: int, count: int) -> None:
+        """Begin inference of rows 0..count-1 of canvas `index`.
+
+        Raises:
+            TensorMismatchError: if there is no such canvas, or no such rows.
+        """
+        ...
+
+    def wait(self, index: int) -> Mapping[str, NDArray[np.float32]]:
+        """Return tensors by their names in the ONNX file, float32 (count, ...), of the last `start(index, count)`.
 
         Raises:
             EngineError: if the inference failed.

@@ -36,7 +36,7 @@ OWNERS = {
     "numpy": "",
     "onnx": ("model/graph.py", TRAINING),
     "onnxruntime": TRAINING,
-    "openvino": "engine/openvino.py",
+    "openvino": "engine/openvino/binding.py",
     "paho": "publish/mqtt/client.py",
     "pycocotools": ("evaluate/cocotools.py", TRAINING),
     "rich": "cli/",

@@ -58,8 +58,8 @@ class _Unsafe(Exception):  # noqa: N818 - a finding
     """A node for which it cannot be shown that images stay apart; the text says which and why."""
 
 
-def rebatch(path: Path, spec: ModelSpec) -> Rebatched:
-    """Return the model at `path` with a dynamic batch, where that is safe.
+def rebatch(model: Path | Graph, spec: ModelSpec) -> Rebatched:
+    """Return `model` with a dynamic batch, where that is safe.
 
     Raises:
         ModelError: if the file cannot be read.
@@ -67,7 +67,7 @@ def rebatch(path: Path, spec: ModelSpec) -> Rebatched:
     if spec.batch != 1:
         found = "dynamic already" if spec.batch is None else f"fixed to {spec.batch}, expected 1"
         return Rebatched(model=None, reason=f"the batch is {found}")
-    graph = resolved_for_one(load_graph(path), spec)
+    graph = resolved_for_one(load_graph(model) if isinstance(model, Path) else model, spec)
     draft = Draft(graph)
     try:
         for position, node in enumerate(graph.nodes):

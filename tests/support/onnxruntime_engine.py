@@ -1,6 +1,7 @@
 """An engine on ONNX Runtime with the preprocess written out in numpy: the independent reference of our own engines."""
 
 import numpy as np
+import onnx
 import onnxruntime
 
 from edge.errors import TensorMismatchError
@@ -36,8 +37,41 @@ class OnnxRuntimeEngine:
         self._session = None
 
     def _infer(self, rows):
+        return self._session.run([self._spec.output_name], {self._spec.input_name: self._input(rows)})[0]
+
+    def _input(self, rows):
         settings = self._spec.preprocess
         pixels = rows[..., ::-1] if settings.colour_order is ColourOrder.BGR else rows
         values = (pixels.astype(np.float64) * settings.scale - settings.mean) / settings.std
-        feed = {self._spec.input_name: values.transpose(0, 3, 1, 2).astype(np.float32)}
-        return self._session.run([self._spec.output_name], feed)[0]
+        return values.transpose(0, 3, 1, 2).astype(np.float32)
+
+
+class OnnxRuntimeActivations(OnnxRuntimeEngine):
+    """The same, with tensors from inside given out."""
+
+    def __init__(self, spec, names, *, max_batch):
+        super().__init__(spec, max_batch=max_batch)
+        self._names = [*names, spec.output_name]
+        model = onnx.load(spec.path)
+        known = {value.name for value in model.graph.output}
+        inner = [name for name in names if name not in known and name != spec.input_name]
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        self._session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+
+    def wait(self, index):
+        rows = self.canvases[index][: self._counts[index]]
+        step = self._spec.batch or 1
+        padded = np.concatenate([rows, rows[:1]] if len(rows) % step else [rows])
+        parts = [self._infer_all(padded[first : first + step]) for first in range(0, len(rows), step)]
+        return {name: np.concatenate([part[name] for part in parts])[: len(rows)] for name in self._names}
+
+    def _infer_all(self, rows):
+        values = self._input(rows)
+        names = [name for name in self._names if name != self._spec.input_name]
+        found = dict(zip(names, self._session.run(names, {self._spec.input_name: values}), strict=True))
+        return found | {self._spec.input_name: values}

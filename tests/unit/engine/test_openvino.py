@@ -48,7 +48,7 @@ def test_a_rewriting_that_gives_other_outputs_is_not_used_and_said(tmp_path, cap
     spec = spec_of(models.yolov8, tmp_path, batch=1)
     other = models.yolov8(tmp_path / "other.onnx", batch=None, seed=9)
     wrong = dataclasses.make_dataclass("Wrong", ["model", "reason"])(other.read_bytes(), "")
-    monkeypatch.setattr("edge.engine.openvino.rebatch", lambda path, spec: wrong)
+    monkeypatch.setattr("edge.engine.openvino.engine.rebatch", lambda path, spec: wrong)
     images = pictures(spec, 4)
 
     with caplog.at_level(logging.WARNING):
@@ -61,7 +61,7 @@ def test_a_rewriting_that_gives_other_outputs_is_not_used_and_said(tmp_path, cap
 def test_a_model_that_cannot_be_rebatched_runs_row_by_row_and_says_so(tmp_path, caplog, monkeypatch):
     spec = spec_of(models.yolov8, tmp_path, batch=1)
     refused = dataclasses.make_dataclass("Refused", ["model", "reason"])(None, "node 'x' mixes images")
-    monkeypatch.setattr("edge.engine.openvino.rebatch", lambda path, spec: refused)
+    monkeypatch.setattr("edge.engine.openvino.engine.rebatch", lambda path, spec: refused)
 
     with caplog.at_level(logging.WARNING):
         output = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=2, rows_per_request=2)), pictures(spec, 2))
@@ -85,7 +85,7 @@ def test_fp32_is_computed_in_f32_even_where_the_default_would_be_bf16(tmp_path):
     spec = spec_of(models.yolov8, tmp_path)
     engine = OpenVinoEngine(spec, OpenVinoOptions(max_batch=1))
 
-    compiled = engine._compile(1)
+    compiled = engine._one.compile(1)
 
     assert str(compiled.get_property("INFERENCE_PRECISION_HINT")).endswith("'float32'>")
 
@@ -105,7 +105,7 @@ def test_closing_while_rows_are_inferred_waits_for_them(tmp_path):
         engine = OpenVinoEngine(spec, OpenVinoOptions(max_batch=4))
         engine.start(0, 4)
         engine.start(1, 4)
-        buffers = engine._buffers
+        buffers = engine._rows
         engine.close()
         assert all(buffer._started == [] for buffer in buffers)
 

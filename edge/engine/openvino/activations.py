@@ -1,0 +1,115 @@
+"""OpenVINO as something to look into: runs images one by one and gives out tensors from inside the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.engine.openvino.binding import available_cores, name_and_version
+from edge.engine.openvino.compiler import Compiler
+from edge.engine.openvino.rows import Rows, require_rows
+from edge.errors import EngineError
+from edge.types import ColourOrder, ModelSpec, Preprocess
+
+__all__ = ["OpenVinoActivations"]
+
+_CANVASES = 2
+
+
+class OpenVinoActivations:
+    """`edge.protocols.ActivationEngine` on the CPU.
+
+    Every image is one request on one thread, so that its values depend neither on the rows beside it nor on the number
+    of cores. Only a model whose batch is fixed to more than one gets that many images at once.
+
+    Args:
+        spec: what the model is.
+        names: tensors to give out.
+        max_batch: rows of each canvas; None: one for each core.
+        content: the model, where it is not what the file of `spec` holds.
+
+    Raises:
+        EngineError: if OpenVINO cannot read, compile or run the model, or it has no tensor of such a name.
+        MissingDependencyError: if openvino is not installed.
+    """
+
+    def __init__(
+        self, spec: ModelSpec, names: Sequence[str], *, max_batch: int | None = None, content: bytes | None = None
+    ) -> None:
+        cores = available_cores()
+        config = {
+            "INFERENCE_NUM_THREADS": str(cores),
+            "NUM_STREAMS": str(cores),
+            "INFERENCE_PRECISION_HINT": "f32",
+        }
+        self._spec = spec
+        self._max_batch = cores if max_batch is None else max_batch
+        inner = tuple(name for name in names if name != spec.input_name)
+        step = spec.batch or 1
+        compiled = {step: Compiler(spec, config, content=content, inner=inner).compile(step)}
+        outputs = tuple(dict.fromkeys((*inner, spec.output_name)))
+        rows = -(-self._max_batch // step) * step
+        self._rows = tuple(Rows(compiled, outputs, preprocess=spec.preprocess, rows=rows) for _ in range(_CANVASES))
+        self._input = _Input(spec.preprocess, rows) if len(inner) < len(names) else None
+        self._counts = [0] * _CANVASES
+
+    @property
+    def name(self) -> str:
+        """`openvino` and its version."""
+        return name_and_version()
+
+    @property
+    def preprocess(self) -> Preprocess:
+        """The preprocess in the graph."""
+        return self._spec.preprocess
+
+    @property
+    def max_batch(self) -> int:
+        """Rows of each canvas."""
+        return self._max_batch
+
+    @property
+    def canvases(self) -> tuple[NDArray[np.uint8], ...]:
+        """Two canvases, uint8 (max_batch, H, W, 3) RGB."""
+        return tuple(rows.canvas[: self._max_batch] for rows in self._rows)
+
+    def start(self, index: int, count: int) -> None:
+        """Begin inference of the first `count` rows of canvas `index`."""
+        require_rows(index, count, canvases=len(self._rows), max_batch=self._max_batch)
+        self._rows[index].start(count)
+        self._counts[index] = count
+
+    def wait(self, index: int) -> dict[str, NDArray[np.float32]]:
+        """Return the tensors of the rows last started, by name; valid until the next `start` of this canvas."""
+        try:
+            found = self._rows[index].wait()
+        except RuntimeError as error:
+            raise EngineError(f"{self._spec.path.name}: inference failed: {error}") from error
+        if self._input is not None:
+            found[self._spec.input_name] = self._input.of(self.canvases[index][: self._counts[index]])
+        return found
+
+    def close(self) -> None:
+        """Free the requests and the compiled model; what is still being inferred is waited for and forgotten."""
+        for rows in self._rows:
+            rows.end()
+        self._rows = ()
+
+
+class _Input:
+    """What the first node reads. OpenVINO cannot be asked for it: it moves the order of colours into that node."""
+
+    def __init__(self, preprocess: Preprocess, rows: int) -> None:
+        levels = np.arange(256) * preprocess.scale
+        pairs = zip(preprocess.mean, preprocess.std, strict=True)
+        self._values = [((levels - mean) / std).astype(np.float32) for mean, std in pairs]
+        self._channels = (2, 1, 0) if preprocess.colour_order is ColourOrder.BGR else (0, 1, 2)
+        self._array = np.empty((rows, 3, preprocess.size.height, preprocess.size.width), np.float32)
+
+    def of(self, canvas: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return float32 (count, 3, H, W), valid until the next call."""
+        for channel, (source, values) in enumerate(zip(self._channels, self._values, strict=True)):
+            np.take(values, canvas[..., source], out=self._array[: len(canvas), channel], mode="clip")
+        return self._array[: len(canvas)]

@@ -1,0 +1,34 @@
+"""The only module that imports openvino, and only when it is used."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from edge.errors import MissingDependencyError
+
+__all__ = ["available_cores", "import_openvino", "name_and_version"]
+
+
+def import_openvino() -> Any:
+    """Return `openvino`.
+
+    Raises:
+        MissingDependencyError: if it is not installed.
+    """
+    try:
+        import openvino
+        import openvino.preprocess
+    except ImportError as error:
+        raise MissingDependencyError("OpenVINO is not importable", hint="pip install openvino") from error
+    return openvino
+
+
+def name_and_version() -> str:
+    """Return e.g. `openvino 2026.4.1`."""
+    return f"openvino {import_openvino().__version__.split('-')[0]}"
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,84 @@
+"""From an ONNX file to a compiled model that takes uint8 canvases: preprocess and layout become part of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edge.engine.openvino.binding import import_openvino
+from edge.errors import EngineError
+from edge.model.graph import graph_from_bytes, load_graph
+from edge.model.qdq import with_uint8_activations
+from edge.types import ColourOrder, ModelSpec
+
+__all__ = ["Compiler"]
+
+
+class Compiler:
+    """Compiles one model for different numbers of rows.
+
+    Args:
+        spec: what the model is.
+        config: OpenVINO's properties.
+        content: the model, where it is not what the file of `spec` holds.
+        inner: tensors inside the graph to be given out too, not its input.
+    """
+
+    def __init__(
+        self, spec: ModelSpec, config: Mapping[str, str], *, content: bytes | None = None, inner: Sequence[str] = ()
+    ) -> None:
+        self._ov = import_openvino()
+        self._core = self._ov.Core()
+        self._spec = spec
+        self._config = dict(config)
+        self._content = content
+        self._inner = tuple(inner)
+
+    def compile(self, rows: int) -> Any:
+        """Return the compiled model for `rows` images.
+
+        Raises:
+            EngineError: if OpenVINO cannot read or compile it.
+        """
+        try:
+            return self._core.compile_model(self._with_preprocess(self._read(rows)), "CPU", self._config)
+        except RuntimeError as error:
+            raise EngineError(f"{self._spec.path.name}: OpenVINO cannot compile it: {_first_line(error)}") from error
+
+    def _read(self, rows: int) -> Any:
+        spec = self._spec
+        model = self._core.read_model(self._source())
+        size = spec.preprocess.size
+        model.reshape({spec.input_name: [rows, 3, size.height, size.width]})
+        return model
+
+    def _source(self) -> bytes | str:
+        """OpenVINO computes wrong results behind a Concat of int8 activations; of the same as uint8, right ones."""
+        path, content = self._spec.path, self._content
+        if not self._spec.is_quantized:
+            return str(path) if content is None else content
+        return with_uint8_activations(load_graph(path) if content is None else graph_from_bytes(content, str(path)))
+
+    def _with_preprocess(self, model: Any) -> Any:
+        ov, preprocess = self._ov, self._spec.preprocess
+        prepost = ov.preprocess.PrePostProcessor(model)
+        tensor = prepost.input(self._spec.input_name)
+        tensor.tensor().set_element_type(ov.Type.u8).set_layout(ov.Layout("NHWC"))
+        tensor.model().set_layout(ov.Layout("NCHW"))
+        steps = tensor.preprocess().convert_element_type(ov.Type.f32)
+        if preprocess.colour_order is ColourOrder.BGR:
+            steps.reverse_channels()
+        if any(preprocess.mean):
+            steps.mean([mean / preprocess.scale for mean in preprocess.mean])
+        if (preprocess.scale, *preprocess.std) != (1.0, 1.0, 1.0, 1.0):
+            steps.scale([std / preprocess.scale for std in preprocess.std])
+        prepost.output(self._spec.output_name).tensor().set_element_type(ov.Type.f32)
+        model = prepost.build()
+        for name in self._inner:
+            model.add_outputs(name)
+        return model
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if not line.startswith("Exception from")), "no reason given")

@@ -1,0 +1,89 @@
+"""What every engine that shows its inside promises (`edge.protocols.ActivationEngine`), over ours and the reference."""
+
+import numpy as np
+import pytest
+
+from edge.engine.openvino import OpenVinoActivations
+from edge.errors import TensorMismatchError
+from edge.model.graph import load_graph
+from edge.model.inspect import inspect_model
+from edge.model.qdq import quantizable_tensors
+from tests.support import models
+from tests.support.onnxruntime_engine import OnnxRuntimeActivations
+
+ENGINES = {"openvino": OpenVinoActivations, "onnxruntime": OnnxRuntimeActivations}
+
+
+@pytest.fixture(scope="module", params=["yolov5", "yolox", "yolov5-fixed-at-2"])
+def spec(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / f"{request.param}.onnx"
+    family, _, is_fixed = request.param.partition("-")
+    return inspect_model(getattr(models, family)(path, batch=2 if is_fixed else 1))
+
+
+@pytest.fixture(scope="module")
+def names(spec):
+    return quantizable_tensors(load_graph(spec.path))
+
+
+@pytest.fixture(params=sorted(ENGINES))
+def engine(request, spec, names):
+    made = ENGINES[request.param](spec, names, max_batch=3)
+    yield made
+    made.close()
+
+
+def pictures(spec, seed, rows=3):
+    size = spec.preprocess.size
+    return np.random.default_rng(seed).integers(0, 256, (rows, size.height, size.width, 3), np.uint8)
+
+
+def run(engine, images, index=0):
+    engine.canvases[index][: len(images)] = images
+    engine.start(index, len(images))
+    return {name: values.copy() for name, values in engine.wait(index).items()}
+
+
+def test_all_tensors_that_were_asked_for_equal_the_independent_reference(engine, spec, names):
+    images = pictures(spec, 1)
+
+    found = run(engine, images)
+
+    expected = run(OnnxRuntimeActivations(spec, names, max_batch=3), images)
+    assert set(found) == {*names, spec.output_name}
+    for name, values in expected.items():
+        assert found[name].dtype == np.float32
+        np.testing.assert_allclose(found[name], values, rtol=1e-3, atol=1e-4 * float(np.abs(values).max()))
+
+
+def test_the_input_is_what_the_model_reads_not_the_canvas(engine, spec):
+    images = pictures(spec, 2, rows=1)
+
+    (found,) = run(engine, images)[spec.input_name]
+
+    ordered = images[0][..., ::-1] if spec.preprocess.colour_order.value == "bgr" else images[0]
+    np.testing.assert_allclose(found, ordered.transpose(2, 0, 1) * spec.preprocess.scale, rtol=1e-6, atol=1e-6)
+
+
+def test_a_row_has_the_same_bits_alone_and_among_others_and_on_either_canvas(engine, spec):
+    images = pictures(spec, 3)
+
+    together = run(engine, images)
+
+    for row in range(3):
+        alone = run(engine, images[row : row + 1], index=1)
+        for name, values in alone.items():
+            np.testing.assert_array_equal(values[0], together[name][row])
+
+
+@pytest.mark.parametrize(("index", "count"), [(2, 1), (-1, 1), (0, 0), (0, 4)])
+def test_rows_that_are_not_there_are_refused(engine, index, count):
+    with pytest.raises(TensorMismatchError):
+        engine.start(index, count)
+
+
+def test_the_engine_says_what_it_is(engine, spec):
+    assert engine.max_batch == 3
+    assert engine.preprocess == spec.preprocess
+    assert engine.name.split()[0] in ENGINES
+    assert all((canvas == spec.preprocess.pad_value).all() for canvas in engine.canvases)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from edge.calibrate.cache import CalibrationCache, cache_text, read_cache
 from edge.calibrate.convert import cache_from_table, table_from_cache
+from edge.calibrate.dynamic_ranges import ranges_text
 from edge.calibrate.files import write_whole
 from edge.calibrate.lint.check import lint_table
 from edge.calibrate.lint.facts import facts_of_model
@@ -17,7 +18,7 @@ from edge.errors import CalibrationError
 from edge.model.inspect import inspect_model
 from edge.model.qdq.insert import QdqModel, insert_qdq
 
-__all__ = ["ImportedTable", "export_table", "import_cache", "lint_file", "write_qdq"]
+__all__ = ["ImportedTable", "export_ranges", "export_table", "import_cache", "lint_file", "write_qdq"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,22 @@ def export_table(
     cache = cache_from_table(table, tensorrt=tensorrt, calibrator=calibrator)
     write_whole(out, cache_text(cache).encode())
     return table, cache
+
+
+def export_ranges(path: Path, *, out: Path) -> CalibrationTable:
+    """Write the dynamic ranges of a table; return the table.
+
+    Raises:
+        CalibrationError: if the table or one of its scales cannot be used, or the file cannot be written; nothing is
+            written then.
+    """
+    table = read_table(path)
+    try:
+        text = ranges_text(table)
+    except CalibrationError as error:
+        raise CalibrationError(f"{path}: {error.problem}", hint=error.hint) from error
+    write_whole(out, text.encode())
+    return table
 
 
 def lint_file(path: Path, *, model: Path | None) -> tuple[Finding, ...]:

@@ -148,29 +148,52 @@ def import_(cache: Path, out: Path, model: Path | None, as_json: bool) -> None:
 
 
 @table.command(
-    short_help="A TensorRT calibration cache from a table.",
+    short_help="A TensorRT calibration cache, or dynamic ranges, from a table.",
     epilog="""\b
 Examples:
   edge-deploy table export gates.calib.json -o trt.cache
-  edge-deploy table export gates.calib.json -o trt.cache --tensorrt 8.6.2 --calibrator MinMaxCalibration""",
+  edge-deploy table export gates.calib.json -o trt.cache --tensorrt 8.6.2 --calibrator MinMaxCalibration
+  edge-deploy table export gates.calib.json -o gates.ranges.json --format ranges""",
 )
 @click.argument("path", type=_path, metavar="TABLE")
 @_out_option
 @click.option(
+    "--format",
+    "format_",
+    type=click.Choice(("cache", "ranges")),
+    default="cache",
+    show_default=True,
+    help="A calibration cache, or each tensor's dynamic range as JSON.",
+)
+@click.option(
     "--tensorrt",
     metavar="VERSION",
-    help="Version that is to read it; TensorRT refuses a cache of another major version.  [default: that of the "
+    help="Version that is to read the cache; TensorRT refuses one of another major version.  [default: that of the "
     "cache which was imported, else 10.3.0]",
 )
 @click.option(
     "--calibrator",
     type=click.Choice(_CALIBRATORS),
-    help="Calibrator that is to read it; any other one refuses it.  [default: likewise, else EntropyCalibration2]",
+    help="Calibrator that is to read the cache; any other one refuses it.  [default: likewise, else "
+    "EntropyCalibration2]",
 )
 @_json_option
 @verbosity_option
-def export(path: Path, out: Path, tensorrt: str | None, calibrator: str | None, as_json: bool) -> None:
-    """Write a table as a TensorRT calibration cache, for TensorRT 10.x and older."""
+def export(path: Path, out: Path, format_: str, tensorrt: str | None, calibrator: str | None, as_json: bool) -> None:
+    """Write a table as a TensorRT calibration cache, for TensorRT 10.x and older, or as dynamic ranges.
+
+    Ranges are for what sets them tensor by tensor (ITensor.set_dynamic_range, TensorRT 10.x and older). A table with a
+    scale that cannot be used is refused there.
+    """
+    if format_ == "ranges":
+        if tensorrt is not None or calibrator is not None:
+            raise click.UsageError("--tensorrt and --calibrator belong to a cache: leave them out with --format ranges")
+        _export_ranges(path, out, as_json=as_json)
+    else:
+        _export_cache(path, out, tensorrt=tensorrt, calibrator=calibrator, as_json=as_json)
+
+
+def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: str | None, as_json: bool) -> None:
     from edge.calibrate.lint.ranges import lint_ranges
     from edge.cli.output import echo_json
     from edge.deploy.tables import export_table
@@ -188,6 +211,20 @@ def export(path: Path, out: Path, tensorrt: str | None, calibrator: str | None, 
         echo_json({**facts, "tensors": len(cache.scales)})
     else:
         click.echo(f"{out}: {len(cache.scales)} tensors, TensorRT {cache.tensorrt}, {cache.calibrator}")
+
+
+def _export_ranges(path: Path, out: Path, *, as_json: bool) -> None:
+    from edge.calibrate.lint.ranges import lint_ranges
+    from edge.cli.output import echo_json
+    from edge.deploy.tables import export_ranges
+
+    content = export_ranges(path, out=out)
+    _echo_findings(lint_ranges(content))
+    tensors, kept = len(content.tensors), len(content.keep_float)
+    if as_json:
+        echo_json({"ranges": str(out), "tensors": tensors, "keep_float": kept})
+    else:
+        click.echo(f"{out}: ranges of {tensors} tensors, {kept} nodes kept in float")
 
 
 def _echo_findings(findings: Iterable[Finding]) -> None:

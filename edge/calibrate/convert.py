@@ -1,19 +1,21 @@
-"""Between the calibration table and TensorRT's calibration cache."""
+"""Between the calibration table and what others keep ranges in: TensorRT's calibration cache, Q/DQ pairs."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from edge.calibrate.cache import CalibrationCache
 from edge.calibrate.scale import Scale
 from edge.calibrate.table import CalibrationTable, Imported, MadeBy, ModelId, TensorRange
 from edge.types import ModelSpec
 
-__all__ = ["DEFAULT_CALIBRATOR", "DEFAULT_TENSORRT", "cache_from_table", "table_from_cache"]
+__all__ = ["DEFAULT_CALIBRATOR", "DEFAULT_TENSORRT", "cache_from_table", "table_from_cache", "table_from_qdq"]
 
 DEFAULT_TENSORRT = "10.3.0"  # JetPack 6.1 and 6.2
 DEFAULT_CALIBRATOR = "EntropyCalibration2"  # the only one that the DLA takes
 _IMPORTED = "imported"
+_QDQ = "qdq"
 
 
 def table_from_cache(cache: CalibrationCache, spec: ModelSpec | None) -> CalibrationTable:
@@ -29,7 +31,7 @@ def table_from_cache(cache: CalibrationCache, spec: ModelSpec | None) -> Calibra
         dataset=None,
         method=_IMPORTED,
         made_by=MadeBy(engine=f"tensorrt {cache.tensorrt}"),
-        tensors={name: _range(scale) for name, scale in cache.scales.items()},
+        tensors={name: _range(scale, _IMPORTED) for name, scale in cache.scales.items()},
         imported=Imported(tensorrt=cache.tensorrt, calibrator=cache.calibrator),
     )
 
@@ -51,7 +53,30 @@ def cache_from_table(
     )
 
 
-def _range(scale: Scale) -> TensorRange:
+def table_from_qdq(
+    ranges: Mapping[str, float], spec: ModelSpec, *, keep_float: tuple[str, ...], source: str
+) -> CalibrationTable:
+    """Return the table of a Q/DQ model, bound to its float model.
+
+    Args:
+        ranges: largest absolute activation by tensor; the float32 scales that follow from them are kept to the bit.
+        spec: the float model.
+        keep_float: nodes that the Q/DQ model computes in float.
+        source: name of the Q/DQ model's file.
+    """
+    return CalibrationTable(
+        model=ModelId(name=spec.name, sha256=spec.sha256),
+        preprocess=spec.preprocess.as_json(),
+        preprocess_sha256=spec.preprocess.sha256,
+        dataset=None,
+        method=_QDQ,
+        made_by=MadeBy(engine=f"imported from {source}"),
+        tensors={name: _range(Scale.from_amax(amax), _QDQ) for name, amax in ranges.items()},
+        keep_float=keep_float,
+    )
+
+
+def _range(scale: Scale, method: str) -> TensorRange:
     amax = scale.amax
     is_enough = not math.isnan(amax) and Scale.from_amax(amax) == scale  # there are many NaNs, and one word for them
-    return TensorRange(amax=amax, method=_IMPORTED, scale_hex=None if is_enough else scale.hex)
+    return TensorRange(amax=amax, method=method, scale_hex=None if is_enough else scale.hex)

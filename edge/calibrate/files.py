@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from edge.errors import CalibrationError
 
-__all__ = ["read_bytes", "read_text", "write_whole"]
+__all__ = ["read_bytes", "read_text", "write_all", "write_whole"]
 
 
 def read_bytes(path: Path) -> bytes:
@@ -43,14 +45,73 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         CalibrationError: if it cannot be written; `path` is then as it was.
     """
-    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
+    with contextlib.ExitStack() as cleanup:
+        temporary = _staged(path, data, cleanup)
+        with _told(path):
+            temporary.replace(path)
+
+
+def write_all(files: Mapping[Path, bytes]) -> None:
+    """Put several files in place that belong together, each as `write_whole` does: all of them, or none.
+
+    Only losing power between two renames can leave a new file beside an old one.
+
+    Raises:
+        CalibrationError: if one cannot be written; all are then as they were.
+    """
+    with contextlib.ExitStack() as cleanup, contextlib.ExitStack() as undo:
+        temporaries = [_staged(path, data, cleanup) for path, data in files.items()]
+        for path, temporary in zip(files, temporaries, strict=True):
+            with _told(path):
+                undo.callback(_put_back, path, _kept(path, cleanup))
+                temporary.replace(path)
+        undo.pop_all()
+
+
+def _staged(path: Path, data: bytes, cleanup: contextlib.ExitStack) -> Path:
+    """Return a file beside `path` with `data` on the disk; `cleanup` removes it if it is still there."""
+    temporary = _beside(path, "tmp", cleanup)
+    with _told(path), temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return temporary
+
+
+def _kept(path: Path, cleanup: contextlib.ExitStack) -> Path | None:
+    """Return a second name of what is at `path` now; None where nothing is."""
+    if not os.path.lexists(path):
+        return None
+    kept = _beside(path, "old", cleanup)
+    _remove(kept)
     try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        os.link(path, kept, follow_symlinks=False)
+    except OSError:  # FAT has no hard links
+        shutil.copy2(path, kept)
+    return kept
+
+
+def _put_back(path: Path, kept: Path | None) -> None:
+    if kept is None:
+        _remove(path)
+    else:
+        kept.replace(path)
+
+
+def _beside(path: Path, suffix: str, cleanup: contextlib.ExitStack) -> Path:
+    made = path.parent / f".{path.name}.{os.getpid()}.{suffix}"
+    cleanup.callback(_remove, made)
+    return made
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise CalibrationError(f"{path}: cannot be written: {error.strerror}") from error

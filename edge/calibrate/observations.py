@@ -1,46 +1,74 @@
-"""Histograms on disk (`edge.hist/1`), so that images can be spread over machines and days and merged afterwards.
-
-An `.npz`: `head` is JSON (format, model, preprocess, names in order), the rest are arrays with one
-row for each name. Equal observations give equal bytes.
+"""What was seen of one model: histograms, and the images behind them, so that images can be spread over machines and
+days and merged afterwards. The file is `edge.calibrate.observations_file`.
 """
 
 from __future__ import annotations
 
-import io
-import json
-import zipfile
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from edge.calibrate.files import read_bytes, write_whole
 from edge.calibrate.histogram import Histogram
 from edge.calibrate.observer import merge_all
+from edge.calibrate.table import DatasetId
 from edge.errors import CalibrationError
 
-__all__ = ["Observations", "merge_observations", "read_observations", "write_observations"]
+__all__ = ["Observations", "merge_observations"]
 
-_FORMAT = "edge.hist/1"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
-    """What was seen of one model under one preprocess; `images` is the number of images behind it."""
+    """What was seen of one model under one preprocess.
+
+    Attributes:
+        image_sha256s: lower-case hex digests of the bytes of the image files that were seen, sorted, each once.
+        histograms: by tensor name.
+
+    Raises:
+        CalibrationError: if `image_sha256s` are something else.
+    """
 
     model_sha256: str
     preprocess_sha256: str
-    images: int
+    image_sha256s: tuple[str, ...]
     histograms: Mapping[str, Histogram]
+
+    def __post_init__(self) -> None:
+        for digest in self.image_sha256s:
+            if _SHA256.fullmatch(digest) is None:
+                raise CalibrationError(f"expected the SHA-256 of an image as 64 lower-case hex digits, got {digest!r}")
+        for digest, following in zip(self.image_sha256s, self.image_sha256s[1:], strict=False):
+            if digest == following:
+                raise CalibrationError(
+                    f"image {digest} is given twice, it would be counted twice",
+                    hint="observe each image once; copies under another name are the same image",
+                )
+            if digest > following:
+                raise CalibrationError(f"expected the digests of images in order, got {following} behind {digest}")
+
+    @property
+    def images(self) -> int:
+        """How many images were seen."""
+        return len(self.image_sha256s)
+
+    @property
+    def dataset(self) -> DatasetId:
+        """The images as a set: SHA-256 over their sorted digests, 32 bytes each.
+
+        It depends neither on the order or the names of the files, nor on how they were spread.
+        """
+        digests = b"".join(map(bytes.fromhex, self.image_sha256s))
+        return DatasetId(images=self.images, sha256=hashlib.sha256(digests).hexdigest())
 
 
 def merge_observations(one: Observations, other: Observations) -> Observations:
-    """Return both together; the images are taken to be different ones.
+    """Return both together; associative and commutative.
 
     Raises:
-        CalibrationError: if they are of different models or preprocesses, or do not have the same tensors.
+        CalibrationError: if they are of different models or preprocesses, have other tensors, or share images.
     """
     for what in ("model_sha256", "preprocess_sha256"):
         mine, theirs = getattr(one, what), getattr(other, what)
@@ -49,69 +77,20 @@ def merge_observations(one: Observations, other: Observations) -> Observations:
     if one.images and other.images and one.histograms.keys() != other.histograms.keys():
         name = min(one.histograms.keys() ^ other.histograms.keys())
         raise CalibrationError(f'tensor "{name}" is in one of the observations only; observe the same tensors in both')
+    _require_other_images(one, other)
     return Observations(
         model_sha256=one.model_sha256,
         preprocess_sha256=one.preprocess_sha256,
-        images=one.images + other.images,
+        image_sha256s=tuple(sorted((*one.image_sha256s, *other.image_sha256s))),
         histograms=merge_all(one.histograms, other.histograms),
     )
 
 
-def write_observations(path: Path, observations: Observations) -> None:
-    """Write the file whole or not at all.
-
-    Raises:
-        CalibrationError: if it cannot be written.
-    """
-    names = sorted(observations.histograms)
-    rows = [observations.histograms[name] for name in names]
-    head = {
-        "format": _FORMAT,
-        "model_sha256": observations.model_sha256,
-        "preprocess_sha256": observations.preprocess_sha256,
-        "images": observations.images,
-        "names": names,
-    }
-    content = io.BytesIO()
-    np.savez_compressed(
-        content,
-        head=np.frombuffer(json.dumps(head).encode(), np.uint8),
-        counts=np.array([row.counts for row in rows], np.int64),
-        zeros=np.array([row.zeros for row in rows], np.int64),
-        exponent=np.array([row.exponent for row in rows], np.int64),
-        amax=np.array([row.amax for row in rows], np.float64),
-    )
-    write_whole(path, content.getvalue())
-
-
-def read_observations(path: Path) -> Observations:
-    """Return what `write_observations` has written.
-
-    Raises:
-        CalibrationError: if it is no such file, or is damaged.
-    """
-    data = read_bytes(path)
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            head = json.loads(arrays["head"].tobytes())
-            if head["format"] != _FORMAT:
-                raise ValueError(f"format {head['format']!r}")
-            return _observations(head, dict(arrays))
-    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+def _require_other_images(one: Observations, other: Observations) -> None:
+    shared = sorted(set(one.image_sha256s).intersection(other.image_sha256s))
+    if shared:
         raise CalibrationError(
-            f"{path}: expected histograms ({_FORMAT}), cannot be read: {error}", hint="observe the images again"
-        ) from error
-
-
-def _observations(head: dict[str, Any], arrays: dict[str, Any]) -> Observations:
-    columns = (arrays[key] for key in ("counts", "zeros", "exponent", "amax"))
-    histograms = {
-        name: Histogram(counts=counts.copy(), zeros=int(zeros), exponent=int(exponent), amax=float(amax))
-        for name, counts, zeros, exponent, amax in zip(head["names"], *columns, strict=True)
-    }
-    return Observations(
-        model_sha256=head["model_sha256"],
-        preprocess_sha256=head["preprocess_sha256"],
-        images=int(head["images"]),
-        histograms=histograms,
-    )
+            f"{len(shared)} of the images are in both of the observations and would be counted twice, the first is "
+            f"{shared[0]}",
+            hint="leave one of the two out, or observe sets of images that do not overlap",
+        )

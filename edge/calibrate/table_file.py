@@ -12,6 +12,7 @@ import msgspec
 
 from edge.calibrate.document import Document, read_json
 from edge.calibrate.files import write_whole
+from edge.calibrate.layout import block, one_line
 from edge.calibrate.scale import Scale
 from edge.calibrate.table import CalibrationTable, TensorRange
 
@@ -62,12 +63,12 @@ def _texts(table: CalibrationTable, content: Mapping[str, Any]) -> Iterator[tupl
     for key, value in content.items():
         match key:
             case "tensors":
-                rows = (f"{_dumps(name)}: {_dumps(_row(table.tensors[name]))}" for name in sorted(table.tensors))
-                yield key, _block("{", rows, "}")
+                rows = (f"{one_line(name)}: {one_line(_row(table.tensors[name]))}" for name in sorted(table.tensors))
+                yield key, block("{}", rows)
             case "keep_float":
-                yield key, _block("[", map(_dumps, sorted(value)), "]")
+                yield key, block("[]", map(one_line, sorted(value)))
             case _:
-                yield key, _dumps(value)
+                yield key, one_line(value)
 
 
 def _is_left_out(key: str, value: object) -> bool:
@@ -78,15 +79,6 @@ def _row(tensor: TensorRange) -> dict[str, Any]:
     row: dict[str, Any] = msgspec.to_builtins(tensor)
     row["amax"] = tensor.amax if math.isfinite(tensor.amax) else str(tensor.amax)
     return row
-
-
-def _block(opening: str, rows: Iterator[str], closing: str) -> str:
-    body = ",\n  ".join(rows)
-    return f"{opening}\n  {body}\n {closing}" if body else opening + closing
-
-
-def _dumps(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _range(document: Document, name: str) -> TensorRange:

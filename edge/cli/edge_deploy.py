@@ -19,7 +19,7 @@ _COMMANDS = {
     ),
     "evaluate": LazyCommand("edge.cli.commands.evaluate", "evaluate", "COCO mAP of a model on labelled images."),
     "table": LazyCommand(
-        "edge.cli.commands.table", "table", "Calibration tables: show, lint, diff; TensorRT caches in and out."
+        "edge.cli.commands.table", "table", "Calibration tables: show, lint, diff; TensorRT caches and Q/DQ in and out."
     ),
     "listen": LazyCommand("edge.cli.commands.listen", "listen", "See what a subscriber sees; name missing messages."),
     "doctor": LazyCommand("edge.cli.commands.doctor", "doctor", "What this machine has, and what is missing."),

@@ -1,23 +1,28 @@
-"""Calibration tables and caches as files, beside the model that they are of."""
+"""Calibration tables, caches and Q/DQ models as files, beside the model that they are of."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from edge.calibrate.cache import CalibrationCache, cache_text, read_cache
-from edge.calibrate.convert import cache_from_table, table_from_cache
-from edge.calibrate.files import write_whole
+from edge.calibrate.convert import cache_from_table, table_from_cache, table_from_qdq
+from edge.calibrate.dynamic_ranges import ranges_text
+from edge.calibrate.files import write_all, write_whole
 from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import facts_of_model
+from edge.calibrate.lint.facts import facts_of_graph, facts_of_model
 from edge.calibrate.lint.finding import Finding, Severity
 from edge.calibrate.table import CalibrationTable
-from edge.calibrate.table_file import read_table, write_table
+from edge.calibrate.table_file import read_table, table_text, write_table
 from edge.errors import CalibrationError
-from edge.model.inspect import inspect_model
+from edge.model.graph import graph_from_bytes
+from edge.model.inspect import inspect_graph, inspect_model
 from edge.model.qdq.insert import QdqModel, insert_qdq
+from edge.model.qdq.read import read_qdq
 
-__all__ = ["ImportedTable", "export_table", "import_cache", "lint_file", "write_qdq"]
+__all__ = ["ImportedTable", "export_ranges", "export_table", "import_cache", "import_qdq", "lint_file", "write_qdq"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,29 @@ def import_cache(cache: Path, *, out: Path, model: Path | None) -> ImportedTable
     return ImportedTable(table=table, findings=findings)
 
 
+def import_qdq(source: Path, *, out: Path, float_model: Path) -> ImportedTable:
+    """Write the table and the float model that a Q/DQ model carries.
+
+    Args:
+        source: the Q/DQ model, of quantization-aware training or of a tool that calibrates.
+        out: the table; it is bound to `float_model` as written.
+        float_model: the model without pairs, in one file.
+
+    Raises:
+        EdgeError: if the model cannot be used, or one of the files cannot be written; none is written then.
+    """
+    if len({path.resolve() for path in (source, out, float_model)}) < 3:
+        raise CalibrationError(f"{source}, {out} and {float_model} are not three files", hint="give each its own name")
+    ranges, data, keep_float = read_qdq(source)
+    graph = graph_from_bytes(data, f"the float model of {source}")
+    found = inspect_graph(graph, path=source, sha256=hashlib.sha256(data).hexdigest())  # errors name what there is
+    spec = dataclasses.replace(found, path=float_model, name=float_model.stem)
+    table = table_from_qdq(ranges, spec, keep_float=keep_float, source=source.name)
+    findings = lint_table(table, facts_of_graph(graph, spec))
+    write_all({float_model: data, out: table_text(table).encode()})
+    return ImportedTable(table=table, findings=findings)
+
+
 def export_table(
     path: Path, *, out: Path, tensorrt: str | None, calibrator: str | None
 ) -> tuple[CalibrationTable, CalibrationCache]:
@@ -59,6 +87,22 @@ def export_table(
     cache = cache_from_table(table, tensorrt=tensorrt, calibrator=calibrator)
     write_whole(out, cache_text(cache).encode())
     return table, cache
+
+
+def export_ranges(path: Path, *, out: Path) -> CalibrationTable:
+    """Write the dynamic ranges of a table; return the table.
+
+    Raises:
+        CalibrationError: if the table or one of its scales cannot be used, or the file cannot be written; nothing is
+            written then.
+    """
+    table = read_table(path)
+    try:
+        text = ranges_text(table)
+    except CalibrationError as error:
+        raise CalibrationError(f"{path}: {error.problem}", hint=error.hint) from error
+    write_whole(out, text.encode())
+    return table
 
 
 def lint_file(path: Path, *, model: Path | None) -> tuple[Finding, ...]:

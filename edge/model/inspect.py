@@ -21,7 +21,7 @@ from edge.model.suspects import name_suspect
 from edge.model.trace import Tracer
 from edge.types import ColourOrder, HeadFamily, ImageSize, ModelSpec, PadPosition, Preprocess
 
-__all__ = ["ModelOverrides", "inspect_model"]
+__all__ = ["ModelOverrides", "inspect_graph", "inspect_model"]
 
 _QUANTIZERS = frozenset(("QuantizeLinear", "DequantizeLinear"))
 _DETECTION = "detect"
@@ -43,8 +43,16 @@ def inspect_model(path: Path, *, overrides: ModelOverrides | None = None) -> Mod
         ModelError: if the file is damaged, is not a detector that we decode, or contradicts `overrides`.
         MissingDependencyError: if onnx is not installed.
     """
+    return inspect_graph(load_graph(path), path=path, sha256=model_sha256(path), overrides=overrides)
+
+
+def inspect_graph(graph: Graph, *, path: Path, sha256: str, overrides: ModelOverrides | None = None) -> ModelSpec:
+    """Return what `graph` is, the inside of a file at `path` with digest `sha256`.
+
+    Raises:
+        ModelError: if it is not a detector that we decode, or contradicts `overrides`.
+    """
     stated = overrides or ModelOverrides()
-    graph = load_graph(path)
     metadata = read_metadata(graph.metadata)
     try:
         picture = picture_input(graph)
@@ -57,7 +65,7 @@ def inspect_model(path: Path, *, overrides: ModelOverrides | None = None) -> Mod
     return ModelSpec(
         path=path,
         name=path.stem,
-        sha256=model_sha256(path),
+        sha256=sha256,
         family=match.family,
         input_name=picture.name,
         output_name=output.name,

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from edge.model.graph import Graph, Node, load_graph
+from edge.model.qdq.placement import called
 from edge.types import ModelSpec, Preprocess
 
-__all__ = ["ModelFacts", "WeightedNode", "facts_of_model", "largest_input"]
+__all__ = ["ModelFacts", "WeightedNode", "facts_of_graph", "facts_of_model", "largest_input"]
 
 _WEIGHTED = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul"))
 _COMPARING = ("And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Xor")
@@ -32,7 +33,7 @@ class ModelFacts:
     Attributes:
         activations: float tensors that depend on the pixels, in the order of the graph, the input first.
         scores: outputs of sigmoids behind the last convolutions, which are near 1 where an object was seen.
-        node_names: all of them.
+        node_names: all of them; a node without one is called by its first output.
     """
 
     name: str
@@ -51,7 +52,11 @@ def facts_of_model(spec: ModelSpec) -> ModelFacts:
     Raises:
         ModelError: if its file can no longer be read.
     """
-    graph = load_graph(spec.path)
+    return facts_of_graph(load_graph(spec.path), spec)
+
+
+def facts_of_graph(graph: Graph, spec: ModelSpec) -> ModelFacts:
+    """Return the facts of a model whose inside is `graph`."""
     return ModelFacts(
         name=spec.name,
         sha256=spec.sha256,
@@ -60,7 +65,7 @@ def facts_of_model(spec: ModelSpec) -> ModelFacts:
         activations=(spec.input_name, *_float_tensors(graph)),
         weighted=tuple(_weighted(node, graph) for node in graph.nodes if node.op_type in _WEIGHTED),
         scores=tuple(dict.fromkeys(_scores(graph, spec.output_name))),
-        node_names=frozenset(node.name for node in graph.nodes),
+        node_names=frozenset(called(node) for node in graph.nodes),
     )
 
 
@@ -103,7 +108,7 @@ def _data(node: Node) -> tuple[str, ...]:
 
 
 def _weighted(node: Node, graph: Graph) -> WeightedNode:
-    return WeightedNode(name=node.name, inputs=tuple(name for name in node.inputs[:2] if graph.is_varying(name)))
+    return WeightedNode(name=called(node), inputs=tuple(name for name in node.inputs[:2] if graph.is_varying(name)))
 
 
 def _scores(graph: Graph, output: str) -> Iterator[str]:

@@ -33,7 +33,7 @@ def table() -> None:
     """Show, check and convert calibration tables.
 
     A table (*.calib.json) has the largest absolute activation of each tensor of one ONNX file, and where it comes
-    from. TensorRT's calibration caches are read into tables and written from them.
+    from. TensorRT's calibration caches and ONNX files with Q/DQ pairs are read into tables and written from them.
     """
 
 
@@ -121,19 +121,47 @@ def diff(first: Path, second: Path, as_json: bool) -> None:
 
 @table.command(
     "import",
-    short_help="A table from a TensorRT calibration cache.",
+    short_help="A table from a TensorRT calibration cache, or from a Q/DQ ONNX.",
     epilog="""\b
 Examples:
   edge-deploy table import trt.cache -o gates.calib.json
-  edge-deploy table import trt.cache -o gates.calib.json --model yolo11s.onnx""",
+  edge-deploy table import trt.cache -o gates.calib.json --model yolo11s.onnx
+  edge-deploy table import yolo11s-qat.onnx -o gates.calib.json --float-model yolo11s.onnx""",
 )
-@click.argument("cache", type=_path, metavar="CACHE")
+@click.argument("source", type=_path, metavar="SOURCE")
 @_out_option
-@click.option("--model", type=_path, metavar="ONNX", help="Model that the cache is of; binds the table to it.")
+@click.option("--model", type=_path, metavar="ONNX", help="Model that a cache is of; binds the table to it.")
+@click.option(
+    "--float-model",
+    type=_path,
+    metavar="FILE",
+    help="File to write the float model of an ONNX to; the table is bound to it.",
+)
 @_json_option
 @verbosity_option
-def import_(cache: Path, out: Path, model: Path | None, as_json: bool) -> None:
-    """Make a table of a TensorRT calibration cache. What lint would say of it is told, and nothing is repaired."""
+def import_(source: Path, out: Path, model: Path | None, float_model: Path | None, as_json: bool) -> None:
+    """Make a table of a TensorRT calibration cache, or of an ONNX with Q/DQ pairs.
+
+    A SOURCE named .onnx is read as an ONNX: of quantization-aware training (QAT), or of a tool that quantizes. Its
+    ranges become the table, and the model without its pairs is written to --float-model; `edge-deploy table qdq` makes
+    a Q/DQ model of the two again. What lint would say of the table is told, and nothing is repaired.
+    """
+    if source.suffix.lower() != ".onnx":
+        if float_model is not None:
+            raise click.UsageError(
+                f"--float-model belongs to an ONNX, {source} is read as a TensorRT calibration cache: leave it out, or "
+                "give a file named .onnx"
+            )
+        _import_cache(source, out, model=model, as_json=as_json)
+        return
+    if model is not None:
+        raise click.UsageError("--model belongs to a cache: the table of an ONNX is bound to its --float-model")
+    if float_model is None:
+        raise click.UsageError(f"{source} is an ONNX: say with --float-model where its float model is to be written")
+    _import_qdq(source, out, float_model=float_model, as_json=as_json)
+
+
+def _import_cache(cache: Path, out: Path, *, model: Path | None, as_json: bool) -> None:
     from edge.cli.output import echo_json
     from edge.cli.table_lines import origin
     from edge.deploy.tables import import_cache
@@ -147,30 +175,67 @@ def import_(cache: Path, out: Path, model: Path | None, as_json: bool) -> None:
         click.echo(f"{out}: {len(done.table.tensors)} tensors, {origin(done.table)}")
 
 
+def _import_qdq(source: Path, out: Path, *, float_model: Path, as_json: bool) -> None:
+    from edge.cli.output import echo_json
+    from edge.deploy.tables import import_qdq
+
+    done = import_qdq(source, out=out, float_model=float_model)
+    _echo_findings(done.findings)
+    tensors, kept = len(done.table.tensors), len(done.table.keep_float)
+    if as_json:
+        findings = [finding.as_json() for finding in done.findings]
+        echo_json({"table": str(out), "float_model": str(float_model), "tensors": tensors, "findings": findings})
+    else:
+        click.echo(f"{out}: {tensors} tensors, {kept} nodes kept in float, of {float_model}")
+
+
 @table.command(
-    short_help="A TensorRT calibration cache from a table.",
+    short_help="A TensorRT calibration cache, or dynamic ranges, from a table.",
     epilog="""\b
 Examples:
   edge-deploy table export gates.calib.json -o trt.cache
-  edge-deploy table export gates.calib.json -o trt.cache --tensorrt 8.6.2 --calibrator MinMaxCalibration""",
+  edge-deploy table export gates.calib.json -o trt.cache --tensorrt 8.6.2 --calibrator MinMaxCalibration
+  edge-deploy table export gates.calib.json -o gates.ranges.json --format ranges""",
 )
 @click.argument("path", type=_path, metavar="TABLE")
 @_out_option
 @click.option(
+    "--format",
+    "format_",
+    type=click.Choice(("cache", "ranges")),
+    default="cache",
+    show_default=True,
+    help="A calibration cache, or each tensor's dynamic range as JSON.",
+)
+@click.option(
     "--tensorrt",
     metavar="VERSION",
-    help="Version that is to read it; TensorRT refuses a cache of another major version.  [default: that of the "
+    help="Version that is to read the cache; TensorRT refuses one of another major version.  [default: that of the "
     "cache which was imported, else 10.3.0]",
 )
 @click.option(
     "--calibrator",
     type=click.Choice(_CALIBRATORS),
-    help="Calibrator that is to read it; any other one refuses it.  [default: likewise, else EntropyCalibration2]",
+    help="Calibrator that is to read the cache; any other one refuses it.  [default: likewise, else "
+    "EntropyCalibration2]",
 )
 @_json_option
 @verbosity_option
-def export(path: Path, out: Path, tensorrt: str | None, calibrator: str | None, as_json: bool) -> None:
-    """Write a table as a TensorRT calibration cache, for TensorRT 10.x and older."""
+def export(path: Path, out: Path, format_: str, tensorrt: str | None, calibrator: str | None, as_json: bool) -> None:
+    """Write a table as a TensorRT calibration cache, for TensorRT 10.x and older, or as dynamic ranges.
+
+    Ranges are for what sets them tensor by tensor (ITensor.set_dynamic_range, TensorRT 10.x and older). A table with a
+    scale that cannot be used is refused there.
+    """
+    if format_ == "ranges":
+        if tensorrt is not None or calibrator is not None:
+            raise click.UsageError("--tensorrt and --calibrator belong to a cache: leave them out with --format ranges")
+        _export_ranges(path, out, as_json=as_json)
+    else:
+        _export_cache(path, out, tensorrt=tensorrt, calibrator=calibrator, as_json=as_json)
+
+
+def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: str | None, as_json: bool) -> None:
     from edge.calibrate.lint.ranges import lint_ranges
     from edge.cli.output import echo_json
     from edge.deploy.tables import export_table
@@ -188,6 +253,20 @@ def export(path: Path, out: Path, tensorrt: str | None, calibrator: str | None, 
         echo_json({**facts, "tensors": len(cache.scales)})
     else:
         click.echo(f"{out}: {len(cache.scales)} tensors, TensorRT {cache.tensorrt}, {cache.calibrator}")
+
+
+def _export_ranges(path: Path, out: Path, *, as_json: bool) -> None:
+    from edge.calibrate.lint.ranges import lint_ranges
+    from edge.cli.output import echo_json
+    from edge.deploy.tables import export_ranges
+
+    content = export_ranges(path, out=out)
+    _echo_findings(lint_ranges(content))
+    tensors, kept = len(content.tensors), len(content.keep_float)
+    if as_json:
+        echo_json({"ranges": str(out), "tensors": tensors, "keep_float": kept})
+    else:
+        click.echo(f"{out}: ranges of {tensors} tensors, {kept} nodes kept in float")
 
 
 def _echo_findings(findings: Iterable[Finding]) -> None:

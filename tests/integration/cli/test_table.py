@@ -72,6 +72,42 @@ def test_a_table_that_was_not_imported_is_exported_for_jetpack_6(tmp_path):
     assert "a cache cannot say that 1 nodes are to stay in float" in told
 
 
+def test_ranges_are_exported_for_who_sets_them_tensor_by_tensor(tmp_path):
+    path = imported(tmp_path, SAMPLES["ten"])
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "keep_float": ["/n"]}))
+    options = ("-o", tmp_path / "r.json", "--format", "ranges")
+    shown = json.loads(table("export", path, *options, "--json").stdout)
+    written = json.loads((tmp_path / "r.json").read_text())
+
+    assert shown == {"ranges": str(tmp_path / "r.json"), "tensors": 3, "keep_float": 1}
+    assert written["format"] == "edge.ranges/1"
+    assert written["keep_float"] == ["/n"]
+    assert written["ranges"].keys() == {"images", "/model.0/conv/Conv_output", "x: y (1)"}
+    for name, digits in (line.rsplit(": ", 1) for line in SAMPLES["ten"].splitlines()[1:]):
+        largest = 127 * struct.unpack(">f", bytes.fromhex(digits))[0]
+        assert written["ranges"][name] == [-largest, largest]
+    assert "ranges of 3 tensors, 1 nodes kept in float" in table("export", path, *options).stdout
+
+
+def test_ranges_of_a_scale_that_cannot_be_used_are_not_written(tmp_path):
+    path = imported(tmp_path, SAMPLES["broken"])
+    (tmp_path / "r.json").write_text("old")
+    told = table("export", path, "-o", tmp_path / "r.json", "--format", "ranges", expected=2).stderr
+
+    assert told.startswith(f'error: {path}: tensor "b": expected a finite range above 0, got scale inf; ')
+    assert (tmp_path / "r.json").read_text() == "old"
+
+
+@pytest.mark.parametrize("options", [("--tensorrt", "10.3.0"), ("--calibrator", "MinMaxCalibration")])
+def test_ranges_take_no_options_of_a_cache(tmp_path, options):
+    path = imported(tmp_path, SAMPLES["ten"])
+    told = table("export", path, "-o", tmp_path / "r.json", "--format", "ranges", *options, expected=2).stderr
+
+    assert "--tensorrt and --calibrator belong to a cache: leave them out with --format ranges" in told
+    assert not (tmp_path / "r.json").exists()
+
+
 @pytest.mark.parametrize("text", ["", "hello\n", "TRT-8601-EntropyCalibration2\n", SAMPLES["ten"][:-3] + "zz\n"])
 def test_a_bad_cache_leaves_the_old_table_as_it_was(tmp_path, text):
     path = imported(tmp_path, SAMPLES["ten"])

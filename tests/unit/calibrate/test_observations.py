@@ -1,64 +1,110 @@
-import json
+"""What was seen of a model: which images are behind it, and that parts make the whole in any order."""
+
+import hashlib
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edge.calibrate.histogram import count
-from edge.calibrate.observations import Observations, merge_observations, read_observations, write_observations
+from edge.calibrate.observations import Observations, merge_observations
+from edge.calibrate.table import DatasetId
 from edge.errors import CalibrationError
 
-
-def observations(seed, *, model="m", names=("images", "/model.0/conv (1): 2")):
-    random = np.random.default_rng(seed)
-    histograms = {name: count(random.normal(0, seed + 1, 500).astype(np.float32)) for name in names}
-    return Observations(model_sha256=model, preprocess_sha256="p", images=3, histograms=histograms)
+NAMES = ("images", "/model.0/conv (1): 2")
 
 
-def test_what_was_saved_is_read_again(tmp_path):
-    write_observations(tmp_path / "a.npz", observations(1))
-
-    assert read_observations(tmp_path / "a.npz") == observations(1)
+def digest_of(picture):
+    return hashlib.sha256(f"picture {picture}".encode()).hexdigest()
 
 
-def test_saved_parts_merge_to_the_whole_byte_for_byte(tmp_path):
-    first, second, third = (observations(seed) for seed in range(3))
-    write_observations(tmp_path / "first.npz", first)
-    write_observations(tmp_path / "rest.npz", merge_observations(second, third))
-    merged = merge_observations(read_observations(tmp_path / "rest.npz"), read_observations(tmp_path / "first.npz"))
-    write_observations(tmp_path / "merged.npz", merged)
-    write_observations(tmp_path / "whole.npz", merge_observations(merge_observations(first, second), third))
+def observed(pictures, *, model="m", names=NAMES):
+    """Return the observations of pictures, whose values follow from their number."""
+    values = [np.random.default_rng(picture).normal(0, picture + 1, 50).astype(np.float32) for picture in pictures]
+    seen = np.concatenate(values) if values else np.zeros(0, np.float32)
+    return Observations(
+        model_sha256=model,
+        preprocess_sha256="p",
+        image_sha256s=tuple(sorted(map(digest_of, pictures))),
+        histograms={name: count(seen) for name in names},
+    )
 
-    assert merged.images == 9
-    assert (tmp_path / "merged.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
+
+def disjoint(count_):
+    """Return a strategy of `count_` sets of pictures that share none."""
+    owner = st.integers(0, count_ - 1)
+    return st.lists(owner, max_size=12).map(
+        lambda owners: [[picture for picture, own in enumerate(owners) if own == part] for part in range(count_)]
+    )
+
+
+@given(disjoint(3))
+def test_parts_make_the_whole_however_they_are_merged(parts):
+    first, second, third = map(observed, parts)
+    whole = observed([picture for part in parts for picture in part])
+
+    assert merge_observations(merge_observations(first, second), third) == whole
+    assert merge_observations(first, merge_observations(second, third)) == whole
+    assert merge_observations(third, merge_observations(second, first)) == whole
+
+
+@given(disjoint(2))
+def test_merging_does_not_depend_on_which_comes_first(parts):
+    first, second = map(observed, parts)
+
+    assert merge_observations(first, second) == merge_observations(second, first)
+    assert merge_observations(first, second).dataset == merge_observations(second, first).dataset
+
+
+def test_the_dataset_is_the_digest_of_the_sorted_digests_as_bytes():
+    """SHA-256 of 32 bytes 0x00..0x1f, then of 32 bytes 0xff, worked out with coreutils."""
+    low, high = bytes(range(32)).hex(), "ff" * 32
+    seen = Observations(model_sha256="m", preprocess_sha256="p", image_sha256s=(low, high), histograms={})
+
+    assert seen.images == 2
+    assert seen.dataset == DatasetId(
+        images=2, sha256="50473549565866d7efcc486bcf3072145a9616a6a6f3cdf8cc6158ff2178e5dd"
+    )
+
+
+def test_no_image_is_a_dataset_too():
+    nothing = Observations(model_sha256="m", preprocess_sha256="p", image_sha256s=(), histograms={})
+
+    assert nothing.dataset == DatasetId(
+        images=0, sha256="e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    )
+    assert merge_observations(nothing, observed([1, 2])) == observed([1, 2])
+
+
+def test_images_that_are_in_both_are_named_and_counted():
+    first_shared = min(digest_of(2), digest_of(3))
+
+    with pytest.raises(CalibrationError, match=f"2 of the images are in both .* counted twice, .* {first_shared}"):
+        merge_observations(observed([1, 2, 3]), observed([2, 3, 4]))
 
 
 def test_observations_of_another_model_do_not_merge():
     with pytest.raises(CalibrationError, match="model_sha256 m and other"):
-        merge_observations(observations(0), observations(1, model="other"))
+        merge_observations(observed([0]), observed([1], model="other"))
 
 
 def test_observations_of_other_tensors_do_not_merge():
     with pytest.raises(CalibrationError, match='"b" is in one'):
-        merge_observations(observations(0, names=("a",)), observations(1, names=("a", "b")))
+        merge_observations(observed([0], names=("a",)), observed([1], names=("a", "b")))
 
 
-@pytest.mark.parametrize("damage", ["cut", "no zip", "empty", "other", "lying"])
-def test_a_damaged_file_is_refused(tmp_path, damage):
-    path = tmp_path / "a.npz"
-    write_observations(path, observations(1))
-    data = path.read_bytes()
-    match damage:
-        case "cut":
-            path.write_bytes(data[: len(data) // 2])
-        case "no zip":
-            path.write_text("hello")
-        case "empty":
-            path.write_bytes(b"")
-        case "other":
-            np.savez(path, head=np.frombuffer(json.dumps({"format": "x"}).encode(), np.uint8))
-        case "lying":
-            with np.load(path) as arrays:
-                np.savez(path, **{**arrays, "amax": arrays["amax"] * 100})
-
-    with pytest.raises(CalibrationError, match=r"a\.npz: expected histograms \(edge\.hist/1\)"):
-        read_observations(path)
+@pytest.mark.parametrize(
+    ("digests", "message"),
+    [
+        (("ab" * 32, "ab" * 32), f"image {'ab' * 32} is given twice, it would be counted twice"),
+        (("cd" * 32, "ab" * 32), f"digests of images in order, got {'ab' * 32} behind {'cd' * 32}"),
+        (("AB" * 32,), "64 lower-case hex digits, got 'ABAB"),
+        (("ab" * 31,), "64 lower-case hex digits, got 'abab"),
+        (("ab" * 32 + "\n",), "64 lower-case hex digits, got 'abab"),
+        (("gates/east.jpg",), "64 lower-case hex digits, got 'gates/east.jpg'"),
+    ],
+)
+def test_what_are_no_sorted_digests_is_refused(digests, message):
+    with pytest.raises(CalibrationError, match=message):
+        Observations(model_sha256="m", preprocess_sha256="p", image_sha256s=digests, histograms={})

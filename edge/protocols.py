@@ -100,6 +100,8 @@ class ActivationEngine(Protocol):
     def wait(self, index: int) -> Mapping[str, NDArray[np.float32]]:
         """Return tensors by their names in the ONNX file, float32 (count, ...), of the last `start(index, count)`.
 
+        Of tensors whose largest |x| alone was asked for when the engine was made, that: float32 (count,).
+
         Raises:
             EngineError: if the inference failed.
         """

@@ -7,14 +7,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from edge.calibrate.histogram import Histogram
 from edge.calibrate.observer import merge_all
 from edge.calibrate.table import DatasetId
 from edge.errors import CalibrationError
 
-__all__ = ["Observations", "merge_observations"]
+__all__ = ["Observations", "largest_of_both", "merge_observations"]
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -26,6 +28,7 @@ class Observations:
     Attributes:
         image_sha256s: lower-case hex digests of the bytes of the image files that were seen, sorted, each once.
         histograms: by tensor name.
+        peaks: the largest |x| of other tensors, infinite or NaN where the model overflowed.
 
     Raises:
         CalibrationError: if `image_sha256s` are something else.
@@ -35,6 +38,7 @@ class Observations:
     preprocess_sha256: str
     image_sha256s: tuple[str, ...]
     histograms: Mapping[str, Histogram]
+    peaks: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for digest in self.image_sha256s:
@@ -74,16 +78,24 @@ def merge_observations(one: Observations, other: Observations) -> Observations:
         mine, theirs = getattr(one, what), getattr(other, what)
         if mine != theirs:
             raise CalibrationError(f"observations of {what} {mine[:12]} and {theirs[:12]} do not merge")
-    if one.images and other.images and one.histograms.keys() != other.histograms.keys():
-        name = min(one.histograms.keys() ^ other.histograms.keys())
-        raise CalibrationError(f'tensor "{name}" is in one of the observations only; observe the same tensors in both')
+    for mine, theirs in ((one.histograms.keys(), other.histograms.keys()), (one.peaks.keys(), other.peaks.keys())):
+        if one.images and other.images and mine != theirs:
+            raise CalibrationError(
+                f'tensor "{min(mine ^ theirs)}" is in one of the observations only; observe the same tensors in both'
+            )
     _require_other_images(one, other)
     return Observations(
         model_sha256=one.model_sha256,
         preprocess_sha256=one.preprocess_sha256,
         image_sha256s=tuple(sorted((*one.image_sha256s, *other.image_sha256s))),
         histograms=merge_all(one.histograms, other.histograms),
+        peaks=largest_of_both(one.peaks, other.peaks),
     )
+
+
+def largest_of_both(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    """Return the larger one for each name; NaN stays NaN."""
+    return {name: float(np.maximum(one.get(name, 0.0), other.get(name, 0.0))) for name in dict.fromkeys((*one, *other))}
 
 
 def _require_other_images(one: Observations, other: Observations) -> None:

@@ -1,7 +1,7 @@
 """Observations on disk (`edge.hist/2`): whole or absent, and equal observations give equal bytes.
 
 An `.npz`: `head` is JSON (format, model, preprocess, names in order), `image_sha256s` has one row of 32 bytes for each
-image, the other arrays have one row for each name.
+image, `peaks` one for each of `peak_names`, the other arrays have one for each of `names`.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     model_sha256: str
     preprocess_sha256: str
     names: tuple[str, ...]
+    peak_names: tuple[str, ...]
 
 
 def write_observations(path: Path, observations: Observations) -> None:
@@ -60,6 +61,7 @@ def write_observations(path: Path, observations: Observations) -> None:
         model_sha256=observations.model_sha256,
         preprocess_sha256=observations.preprocess_sha256,
         names=tuple(names),
+        peak_names=tuple(sorted(observations.peaks)),
     )
     digests = b"".join(map(bytes.fromhex, observations.image_sha256s))
     content = io.BytesIO()
@@ -71,6 +73,7 @@ def write_observations(path: Path, observations: Observations) -> None:
         zeros=np.array([row.zeros for row in rows], np.int64),
         exponent=np.array([row.exponent for row in rows], np.int64),
         amax=np.array([row.amax for row in rows], np.float64),
+        peaks=np.array([observations.peaks[name] for name in sorted(observations.peaks)], np.float64),
     )
     write_whole(path, content.getvalue())
 
@@ -109,9 +112,10 @@ def _head(data: bytes) -> _Head:
 
 
 def _observations(head: _Head, arrays: Mapping[str, NDArray[Any]]) -> Observations:
-    if len(set(head.names)) != len(head.names):
+    if any(len(set(names)) != len(names) for names in (head.names, head.peak_names)):
         raise ValueError("a tensor is named twice")
-    columns = [_column(arrays, key, rows=len(head.names)) for key in _COLUMNS]
+    columns = [_column(arrays, key, _COLUMNS[key], rows=len(head.names)) for key in _COLUMNS]
+    peaks = _column(arrays, "peaks", ("float64", 1), rows=len(head.peak_names))
     histograms = {
         name: Histogram(counts=counts.copy(), zeros=int(zeros), exponent=int(exponent), amax=float(amax))
         for name, counts, zeros, exponent, amax in zip(head.names, *columns, strict=True)
@@ -121,11 +125,12 @@ def _observations(head: _Head, arrays: Mapping[str, NDArray[Any]]) -> Observatio
         preprocess_sha256=head.preprocess_sha256,
         image_sha256s=_digests(arrays["image_sha256s"]),
         histograms=histograms,
+        peaks={name: float(peak) for name, peak in zip(head.peak_names, peaks, strict=True)},
     )
 
 
-def _column(arrays: Mapping[str, NDArray[Any]], key: str, *, rows: int) -> NDArray[Any]:
-    found, (dtype, dimensions) = arrays[key], _COLUMNS[key]
+def _column(arrays: Mapping[str, NDArray[Any]], key: str, expected: tuple[str, int], *, rows: int) -> NDArray[Any]:
+    found, (dtype, dimensions) = arrays[key], expected
     if found.dtype != dtype or found.ndim != dimensions or len(found) != rows:
         raise ValueError(f"{key} should be {dtype} with {rows} rows, it is {found.dtype} {found.shape}")
     return found

@@ -44,12 +44,14 @@ class Candidates:
 
     Attributes:
         row: int64 (M,), which frame of the batch.
+        cell: int64 (M,), which cell or anchor of the output.
         xyxy: float32 (M, 4), canvas pixels.
         score: float32 (M,).
         class_id: int32 (M,).
     """
 
     row: NDArray[np.int64]
+    cell: NDArray[np.int64]
     xyxy: FloatArray
     score: FloatArray
     class_id: NDArray[np.int32]
@@ -57,7 +59,11 @@ class Candidates:
     def take(self, index: NDArray[np.int64]) -> Candidates:
         """Return the candidates at `index`, in that order."""
         return Candidates(
-            row=self.row[index], xyxy=self.xyxy[index], score=self.score[index], class_id=self.class_id[index]
+            row=self.row[index],
+            cell=self.cell[index],
+            xyxy=self.xyxy[index],
+            score=self.score[index],
+            class_id=self.class_id[index],
         )
 
 
@@ -89,8 +95,8 @@ def cells_of(size: ImageSize, strides: tuple[int, ...]) -> tuple[FloatArray, Flo
 
 
 def _decode_yolov5(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
-    row, _, box, score, class_id = _with_objectness(output, head, score_threshold)
-    return Candidates(row=row, xyxy=xyxy_from_cxcywh(box), score=score, class_id=class_id)
+    row, cell, box, score, class_id = _with_objectness(output, head, score_threshold)
+    return Candidates(row=row, cell=cell, xyxy=xyxy_from_cxcywh(box), score=score, class_id=class_id)
 
 
 def _decode_yolox(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
@@ -100,7 +106,7 @@ def _decode_yolox(output: FloatArray, head: Head, score_threshold: float) -> Can
     centre = (box[:, :2] + corner[cell]) * stride[cell]
     size = np.exp(box[:, 2:]) * stride[cell]
     xyxy = xyxy_from_cxcywh(np.concatenate([centre, size], axis=1))
-    return Candidates(row=row, xyxy=xyxy, score=score, class_id=class_id)
+    return Candidates(row=row, cell=cell, xyxy=xyxy, score=score, class_id=class_id)
 
 
 def _decode_yolov8(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
@@ -109,13 +115,15 @@ def _decode_yolov8(output: FloatArray, head: Head, score_threshold: float) -> Ca
     chosen = output[row, :, cell]
     index, class_id = _classes(chosen[:, 4:], head, score_threshold)
     score = chosen[index, 4 + class_id]
-    return Candidates(row=row[index], xyxy=xyxy_from_cxcywh(chosen[index, :4]), score=score, class_id=class_id)
+    xyxy = xyxy_from_cxcywh(chosen[index, :4])
+    return Candidates(row=row[index], cell=cell[index], xyxy=xyxy, score=score, class_id=class_id)
 
 
 def _decode_yolov10(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
     row, cell = np.nonzero(output[:, :, 4] > score_threshold)
     chosen = output[row, cell]
-    return Candidates(row=row, xyxy=chosen[:, :4], score=chosen[:, 4], class_id=chosen[:, 5].astype(np.int32))
+    class_id = chosen[:, 5].astype(np.int32)
+    return Candidates(row=row, cell=cell, xyxy=chosen[:, :4], score=chosen[:, 4], class_id=class_id)
 
 
 def _with_objectness(

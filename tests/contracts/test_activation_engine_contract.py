@@ -76,6 +76,24 @@ def test_a_row_has_the_same_bits_alone_and_among_others_and_on_either_canvas(eng
             np.testing.assert_array_equal(values[0], together[name][row])
 
 
+@pytest.mark.parametrize("kind", sorted(ENGINES))
+def test_of_other_tensors_the_largest_magnitude_alone(kind, spec, names):
+    others = [node.outputs[0] for node in load_graph(spec.path).nodes if node.op_type in ("Conv", "Sigmoid")]
+    images = pictures(spec, 4)
+    engine = ENGINES[kind](spec, names, largest_of=others, max_batch=3)
+
+    found = run(engine, images)
+
+    whole = run(OnnxRuntimeActivations(spec, others, max_batch=3), images)
+    step = spec.batch or 1
+    for name in others:
+        assert found[name].shape == (3,)
+        for first in range(0, 3 // step * step, step):
+            largest = np.abs(whole[name][first : first + step]).max()
+            np.testing.assert_allclose(found[name][first : first + step], largest, rtol=1e-4)
+    engine.close()
+
+
 @pytest.mark.parametrize(("index", "count"), [(2, 1), (-1, 1), (0, 0), (0, 4)])
 def test_rows_that_are_not_there_are_refused(engine, index, count):
     with pytest.raises(TensorMismatchError):

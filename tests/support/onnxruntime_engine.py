@@ -49,12 +49,13 @@ class OnnxRuntimeEngine:
 class OnnxRuntimeActivations(OnnxRuntimeEngine):
     """The same, with tensors from inside given out."""
 
-    def __init__(self, spec, names, *, max_batch):
+    def __init__(self, spec, names, *, largest_of=(), max_batch):
         super().__init__(spec, max_batch=max_batch)
-        self._names = [*names, spec.output_name]
+        self._names = [*names, *largest_of, spec.output_name]
+        self._largest_of = largest_of
         model = onnx.load(spec.path)
         known = {value.name for value in model.graph.output}
-        inner = [name for name in names if name not in known and name != spec.input_name]
+        inner = [name for name in self._names if name not in known and name != spec.input_name]
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
@@ -74,4 +75,5 @@ class OnnxRuntimeActivations(OnnxRuntimeEngine):
         values = self._input(rows)
         names = [name for name in self._names if name != self._spec.input_name]
         found = dict(zip(names, self._session.run(names, {self._spec.input_name: values}), strict=True))
-        return found | {self._spec.input_name: values}
+        largest = {name: np.full(len(rows), np.abs(found[name]).max(), np.float32) for name in self._largest_of}
+        return found | largest | {self._spec.input_name: values}

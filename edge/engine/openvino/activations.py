@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.engine.openvino.binding import available_cores, name_and_version
-from edge.engine.openvino.compiler import Compiler
+from edge.engine.openvino.compiler import Compiler, largest_name
 from edge.engine.openvino.rows import Rows, require_rows
 from edge.errors import EngineError
 from edge.types import ColourOrder, ModelSpec, Preprocess
@@ -27,6 +27,7 @@ class OpenVinoActivations:
     Args:
         spec: what the model is.
         names: tensors to give out.
+        largest_of: other tensors of which only the largest |x| of an image is given out, float32 (count,).
         max_batch: rows of each canvas; None: one for each core.
         content: the model, where it is not what the file of `spec` holds.
 
@@ -36,7 +37,13 @@ class OpenVinoActivations:
     """
 
     def __init__(
-        self, spec: ModelSpec, names: Sequence[str], *, max_batch: int | None = None, content: bytes | None = None
+        self,
+        spec: ModelSpec,
+        names: Sequence[str],
+        *,
+        largest_of: Sequence[str] = (),
+        max_batch: int | None = None,
+        content: bytes | None = None,
     ) -> None:
         cores = available_cores()
         config = {
@@ -48,8 +55,10 @@ class OpenVinoActivations:
         self._max_batch = cores if max_batch is None else max_batch
         inner = tuple(name for name in names if name != spec.input_name)
         step = spec.batch or 1
-        compiled = {step: Compiler(spec, config, content=content, inner=inner).compile(step)}
-        outputs = tuple(dict.fromkeys((*inner, spec.output_name)))
+        compiler = Compiler(spec, config, content=content, inner=inner, largest_of=largest_of)
+        compiled = {step: compiler.compile(step)}
+        self._largest = {name: largest_name(name) for name in largest_of}
+        outputs = tuple(dict.fromkeys((*inner, spec.output_name, *self._largest.values())))
         rows = -(-self._max_batch // step) * step
         self._rows = tuple(Rows(compiled, outputs, preprocess=spec.preprocess, rows=rows) for _ in range(_CANVASES))
         self._input = _Input(spec.preprocess, rows) if len(inner) < len(names) else None
@@ -87,6 +96,8 @@ class OpenVinoActivations:
             found = self._rows[index].wait()
         except RuntimeError as error:
             raise EngineError(f"{self._spec.path.name}: inference failed: {error}") from error
+        for name, given_out in self._largest.items():
+            found[name] = found.pop(given_out)
         if self._input is not None:
             found[self._spec.input_name] = self._input.of(self.canvases[index][: self._counts[index]])
         return found

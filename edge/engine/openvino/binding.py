@@ -18,6 +18,7 @@ def import_openvino() -> Any:
     """
     try:
         import openvino
+        import openvino.opset13
         import openvino.preprocess
     except ImportError as error:
         raise MissingDependencyError("OpenVINO is not importable", hint="pip install openvino") from error

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from edge.engine.openvino.binding import import_openvino
 from edge.errors import EngineError
 from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.qdq import with_uint8_activations
 from edge.types import ColourOrder, ModelSpec
 
-__all__ = ["Compiler"]
+__all__ = ["Compiler", "largest_name"]
 
 
 class Compiler:
@@ -22,10 +24,17 @@ class Compiler:
         config: OpenVINO's properties.
         content: the model, where it is not what the file of `spec` holds.
         inner: tensors inside the graph to be given out too, not its input.
+        largest_of: tensors inside the graph whose largest |x| of all rows is given out, once for each row.
     """
 
     def __init__(
-        self, spec: ModelSpec, config: Mapping[str, str], *, content: bytes | None = None, inner: Sequence[str] = ()
+        self,
+        spec: ModelSpec,
+        config: Mapping[str, str],
+        *,
+        content: bytes | None = None,
+        inner: Sequence[str] = (),
+        largest_of: Sequence[str] = (),
     ) -> None:
         self._ov = import_openvino()
         self._core = self._ov.Core()
@@ -33,6 +42,7 @@ class Compiler:
         self._config = dict(config)
         self._content = content
         self._inner = tuple(inner)
+        self._largest_of = tuple(largest_of)
 
     def compile(self, rows: int) -> Any:
         """Return the compiled model for `rows` images.
@@ -41,7 +51,8 @@ class Compiler:
             EngineError: if OpenVINO cannot read or compile it.
         """
         try:
-            return self._core.compile_model(self._with_preprocess(self._read(rows)), "CPU", self._config)
+            model = self._with_preprocess(self._with_inner(self._read(rows), rows))
+            return self._core.compile_model(model, "CPU", self._config)
         except RuntimeError as error:
             raise EngineError(f"{self._spec.path.name}: OpenVINO cannot compile it: {_first_line(error)}") from error
 
@@ -73,10 +84,26 @@ class Compiler:
         if (preprocess.scale, *preprocess.std) != (1.0, 1.0, 1.0, 1.0):
             steps.scale([std / preprocess.scale for std in preprocess.std])
         prepost.output(self._spec.output_name).tensor().set_element_type(ov.Type.f32)
-        model = prepost.build()
+        return prepost.build()
+
+    def _with_inner(self, model: Any, rows: int) -> Any:
+        opset = self._ov.opset13
+        port_of = {name: port for op in model.get_ops() for port in op.outputs() for name in port.get_names()}
+        if missing := [name for name in (*self._inner, *self._largest_of) if name not in port_of]:
+            raise EngineError(f'{self._spec.path.name}: OpenVINO has no tensor "{missing[0]}"')
+        for name in self._largest_of:
+            axes = np.arange(len(port_of[name].get_partial_shape()), dtype=np.int64)
+            largest = opset.reduce_max(opset.abs(port_of[name]), axes)
+            model.add_outputs(opset.broadcast(largest, np.array([rows])).output(0))
+            model.outputs[-1].get_tensor().add_names({largest_name(name)})
         for name in self._inner:
             model.add_outputs(name)
         return model
+
+
+def largest_name(tensor: str) -> str:
+    """Return the name under which a compiled model gives out the largest |x| of `tensor`."""
+    return f"largest of {tensor}"
 
 
 def _first_line(error: Exception) -> str:

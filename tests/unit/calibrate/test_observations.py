@@ -1,6 +1,8 @@
 """What was seen of a model: which images are behind it, and that parts make the whole in any order."""
 
+import dataclasses
 import hashlib
+import math
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.calibrate.histogram import count
-from edge.calibrate.observations import Observations, merge_observations
+from edge.calibrate.observations import Observations, largest_of_both, merge_observations
 from edge.calibrate.table import DatasetId
 from edge.errors import CalibrationError
 
@@ -108,3 +110,18 @@ def test_observations_of_other_tensors_do_not_merge():
 def test_what_are_no_sorted_digests_is_refused(digests, message):
     with pytest.raises(CalibrationError, match=message):
         Observations(model_sha256="m", preprocess_sha256="p", image_sha256s=digests, histograms={})
+
+
+def test_the_larger_peak_of_both_counts_and_an_overflow_is_not_forgotten():
+    assert largest_of_both({"a": 1.0, "b": 5.0, "c": math.nan}, {"a": 2.0, "b": 3.0, "c": 9.0}) == {
+        "a": 2.0,
+        "b": 5.0,
+        "c": pytest.approx(math.nan, nan_ok=True),
+    }
+
+
+def test_observations_with_other_peaks_do_not_merge():
+    one, other = (dataclasses.replace(observed([number]), peaks={name: 1.0}) for number, name in ((1, "a"), (2, "b")))
+
+    with pytest.raises(CalibrationError, match='tensor "a" is in one of the observations only'):
+        merge_observations(one, other)

@@ -1,8 +1,10 @@
 """Observations on disk: equal ones are equal files, damaged and older ones are refused in one sentence."""
 
 import contextlib
+import dataclasses
 import io
 import json
+import math
 import zipfile
 
 import numpy as np
@@ -63,7 +65,8 @@ def rewritten(path, **changes):
 
 
 def head(**changes):
-    content = {"format": "edge.hist/2", "model_sha256": "m", "preprocess_sha256": "p", "names": ["a", "b"], **changes}
+    content = {"format": "edge.hist/2", "model_sha256": "m", "preprocess_sha256": "p", "names": ["a", "b"]}
+    content |= {"peak_names": [], **changes}
     return np.frombuffer(json.dumps(content).encode(), np.uint8)
 
 
@@ -88,6 +91,8 @@ LYING = [
     ({"head": head(names=["a", "a"])}, "a tensor is named twice"),
     ({"head": head(names=["a", 7])}, "Expected `str`, got `int`"),
     ({"head": head(names=["a"])}, "should be int64 with 1 rows"),
+    ({"head": head(peak_names=["a", "a"])}, "a tensor is named twice"),
+    ({"head": head(peak_names=["c"])}, "peaks should be float64 with 1 rows"),
     ({"head": head(images=3)}, "unknown field `images`"),
     ({"head": np.frombuffer(b"[[[", np.uint8)}, "Expected `object`"),
     ({"head": None}, "head"),
@@ -169,3 +174,10 @@ def test_a_file_that_was_changed_anywhere_is_read_or_refused(saved, data):
 
     with contextlib.suppress(CalibrationError):
         read_observations(path)
+
+
+def test_peaks_are_kept_even_those_of_a_model_that_overflowed(tmp_path):
+    seen = dataclasses.replace(observed([1]), peaks={"b": math.inf, "a": 0.1})
+    write_observations(tmp_path / "a.npz", seen)
+
+    assert dict(read_observations(tmp_path / "a.npz").peaks) == {"a": 0.1, "b": math.inf}

@@ -1,0 +1,100 @@
+"""How far the outputs of one model are from those of another on the same pixels: scores and boxes, before suppression.
+
+Smoother than mAP, and needs no labels: every candidate counts by its score, a box a little off counts a little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.types import HeadFamily
+from edge.vision.heads import Candidates
+
+__all__ = ["Parity", "compare_candidates"]
+
+_SAME_OBJECT_IOU = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parity:
+    """Sums over candidates; those of several batches are added.
+
+    Attributes:
+        score_error: absolute differences of scores.
+        box_error: 1 - IoU of the two boxes, times the reference's score.
+        weight: scores of the reference.
+    """
+
+    score_error: float = 0.0
+    box_error: float = 0.0
+    weight: float = 0.0
+
+    def __add__(self, other: Parity) -> Parity:
+        return Parity(
+            score_error=self.score_error + other.score_error,
+            box_error=self.box_error + other.box_error,
+            weight=self.weight + other.weight,
+        )
+
+    @property
+    def error(self) -> float:
+        """Error of scores and boxes per unit of score; 0 is equal, 1 is as bad as finding nothing."""
+        return (self.score_error + self.box_error) / self.weight if self.weight else 0.0
+
+
+def compare_candidates(reference: Candidates, found: Candidates, family: HeadFamily) -> Parity:
+    """Return how far `found` is from `reference`, both of the same frames with every class above the same threshold.
+
+    Candidates belong together by cell and class; in end-to-end heads, whose lines have no fixed meaning, by class and
+    overlap. One without a partner counts with its whole score.
+    """
+    pair = _by_overlap if family is HeadFamily.YOLOV10 else _by_cell
+    mine, theirs = pair(reference, found)
+    score, other = reference.score.astype(np.float64), found.score.astype(np.float64)
+    alone = np.delete(score, mine).sum() + np.delete(other, theirs).sum()
+    overlap = _iou(reference.xyxy[mine], found.xyxy[theirs])
+    return Parity(
+        score_error=float(alone + np.abs(score[mine] - other[theirs]).sum()),
+        box_error=float((score[mine] * (1 - overlap)).sum()),
+        weight=float(score.sum()),
+    )
+
+
+Index = NDArray[np.int64]
+
+
+def _by_cell(one: Candidates, other: Candidates) -> tuple[Index, Index]:
+    cells = 1 + max(int(c.cell.max(initial=0)) for c in (one, other))
+    classes = 1 + max(int(c.class_id.max(initial=0)) for c in (one, other))
+    first = (one.row * cells + one.cell) * classes + one.class_id
+    second = (other.row * cells + other.cell) * classes + other.class_id
+    _, mine, theirs = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+    return mine.astype(np.int64), theirs.astype(np.int64)
+
+
+def _by_overlap(one: Candidates, other: Candidates) -> tuple[Index, Index]:
+    mine, theirs = [], []
+    free = np.ones(len(other.score), bool)
+    for index in np.argsort(-one.score, kind="stable"):
+        same = free & (other.row == one.row[index]) & (other.class_id == one.class_id[index])
+        choices = np.flatnonzero(same)
+        overlap = _iou(np.broadcast_to(one.xyxy[index], (len(choices), 4)), other.xyxy[choices])
+        if len(choices) and overlap.max() >= _SAME_OBJECT_IOU:
+            mine.append(index)
+            theirs.append(choices[overlap.argmax()])
+            free[theirs[-1]] = False
+    return np.array(mine, np.int64), np.array(theirs, np.int64)
+
+
+def _iou(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the overlap of boxes, xyxy (M, 4) each, one by one; 0 where one of them is not finite or empty."""
+    a, b = one.astype(np.float64), other.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        sides = np.clip(np.minimum(a[:, 2:], b[:, 2:]) - np.maximum(a[:, :2], b[:, :2]), 0, None)
+        both = sides.prod(axis=1)
+        areas = (a[:, 2:] - a[:, :2]).prod(axis=1) + (b[:, 2:] - b[:, :2]).prod(axis=1)
+        overlap: NDArray[np.float64] = both / (areas - both)
+    return np.where(np.isfinite(overlap), overlap, 0.0)

@@ -7,19 +7,20 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from edge.calibrate.apply import quantized_model, usable_table
 from edge.calibrate.cache import CalibrationCache, cache_text, read_cache
 from edge.calibrate.convert import cache_from_table, table_from_cache, table_from_qdq
 from edge.calibrate.dynamic_ranges import ranges_text
 from edge.calibrate.files import write_all, write_whole
 from edge.calibrate.lint.check import lint_table
 from edge.calibrate.lint.facts import facts_of_graph, facts_of_model
-from edge.calibrate.lint.finding import Finding, Severity
+from edge.calibrate.lint.finding import Finding
 from edge.calibrate.table import CalibrationTable
 from edge.calibrate.table_file import read_table, table_text, write_table
 from edge.errors import CalibrationError
 from edge.model.graph import graph_from_bytes
 from edge.model.inspect import inspect_graph, inspect_model
-from edge.model.qdq.insert import QdqModel, insert_qdq
+from edge.model.qdq.insert import QdqModel
 from edge.model.qdq.read import read_qdq
 
 __all__ = ["ImportedTable", "export_ranges", "export_table", "import_cache", "import_qdq", "lint_file", "write_qdq"]
@@ -122,11 +123,7 @@ def write_qdq(path: Path, *, model: Path, out: Path, is_float16: bool) -> QdqMod
         EdgeError: if table or model cannot be used, lint finds an error, or the file cannot be written; nothing is
             written then.
     """
-    table, spec = read_table(path), inspect_model(model)
-    errors = [one for one in lint_table(table, facts_of_model(spec)) if one.severity is Severity.ERROR]
-    if errors:
-        raise CalibrationError(f"{path}: {errors[0].problem}", hint=errors[0].fix)
-    ranges = {name: tensor.amax for name, tensor in table.tensors.items()}
-    made = insert_qdq(model, spec, ranges=ranges, keep_float=table.keep_float, is_float16=is_float16)
+    spec = inspect_model(model)
+    made = quantized_model(usable_table(path, spec), spec, is_float16=is_float16)
     write_whole(out, made.model)
     return made

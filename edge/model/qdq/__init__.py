@@ -3,6 +3,7 @@
 from edge.model.qdq.insert import QdqModel, insert_qdq
 from edge.model.qdq.placement import quantizable_tensors
 from edge.model.qdq.read import read_qdq
+from edge.model.qdq.share import int8_mac_share
 from edge.model.qdq.unsigned import with_uint8_activations
 
-__all__ = ["QdqModel", "insert_qdq", "quantizable_tensors", "read_qdq", "with_uint8_activations"]
+__all__ = ["QdqModel", "insert_qdq", "int8_mac_share", "quantizable_tensors", "read_qdq", "with_uint8_activations"]

@@ -14,13 +14,13 @@ from edge.errors import ModelError
 from edge.model.draft import Draft
 from edge.model.graph import Graph, Node, load_graph, node_proto
 from edge.model.obstacles import INTEGER_OPERATORS, QDQ_OPERATORS
-from edge.model.qdq.placement import WEIGHTED, called, is_moving, place
+from edge.model.qdq.placement import WEIGHTED, called, place
 from edge.model.qdq.scales import LEVELS
+from edge.model.qdq.share import is_dequantized
 
 __all__ = ["read_qdq"]
 
 _QUANTIZE, _DEQUANTIZE = QDQ_OPERATORS
-_RESHAPING = frozenset(("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
 _WIDTHS = {"int8": (-128, 127), "uint8": (0, 255)}
 # What ends in a range that starts at 0 without being cut off there: behind all others, a Relu was left out.
 _CLIPPED_BY_RANGE = frozenset(("Add", "BatchNormalization", "Conv", "ConvTranspose", "Gemm", "MatMul"))
@@ -158,17 +158,8 @@ class _Reader:
 
     def _is_float(self, node: Node, residual: set[str]) -> bool:
         if node.op_type in WEIGHTED:
-            return not all(self._is_int8(name) for name in node.inputs[:2])
-        return called(node) in residual and not any(self._is_int8(name) for name in node.inputs)
-
-    def _is_int8(self, name: str) -> bool:
-        """Return whether a DequantizeLinear makes `name`, with nothing behind it but moving of values."""
-        node = self._graph.producer(name)
-        if node is None or node.op_type == _DEQUANTIZE:
-            return node is not None
-        if not (is_moving(node) or node.op_type in _RESHAPING):
-            return False
-        return all(self._is_int8(source) for source in node.inputs if self._graph.is_varying(source))
+            return not all(is_dequantized(self._graph, name) for name in node.inputs[:2])
+        return called(node) in residual and not any(is_dequantized(self._graph, name) for name in node.inputs)
 
     def _refusal(self, node: Node, expected: str) -> ModelError:
         return ModelError(

@@ -1,0 +1,51 @@
+"""From a calibration table and its model to the Q/DQ model that an engine runs; the same one everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edge.calibrate.lint.check import lint_table
+from edge.calibrate.lint.facts import facts_of_model
+from edge.calibrate.lint.finding import Severity
+from edge.calibrate.table import CalibrationTable
+from edge.calibrate.table_file import read_table
+from edge.errors import CalibrationError
+from edge.model.qdq.insert import QdqModel, insert_qdq
+from edge.types import ModelSpec
+
+__all__ = ["quantized_model", "usable_table"]
+
+
+def usable_table(path: Path, spec: ModelSpec) -> CalibrationTable:
+    """Return the table at `path`, in which lint finds no error for the model of `spec`.
+
+    Raises:
+        CalibrationError: if it cannot be read, is not fit for the model, or the model carries Q/DQ pairs already.
+        ModelError: if the model can no longer be read.
+    """
+    table = read_table(path)
+    if spec.is_quantized:
+        raise CalibrationError(
+            f"{path}: {spec.path} carries Q/DQ pairs already, which a table would contradict",
+            hint="use it without a table, or take it apart into a table and a float model: "
+            f"edge-deploy table import {spec.path} -o TABLE --float-model FLOAT.onnx",
+        )
+    errors = [one for one in lint_table(table, facts_of_model(spec)) if one.severity is Severity.ERROR]
+    if errors:
+        raise CalibrationError(f"{path}: {errors[0].problem}", hint=errors[0].fix)
+    return table
+
+
+def quantized_model(table: CalibrationTable, spec: ModelSpec, *, is_float16: bool = False) -> QdqModel:
+    """Return the model of `spec` with Q/DQ pairs by the ranges of a usable table.
+
+    Args:
+        table: what `usable_table` has returned for this model.
+        spec: of a float32 model.
+        is_float16: compute the rest in float16, for strongly typed TensorRT (opset 19).
+
+    Raises:
+        ModelError: if the model cannot be read or converted.
+    """
+    ranges = {name: tensor.amax for name, tensor in table.tensors.items()}
+    return insert_qdq(spec.path, spec, ranges=ranges, keep_float=table.keep_float, is_float16=is_float16)

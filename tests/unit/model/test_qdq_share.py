@@ -1,0 +1,29 @@
+"""The share of INT8 is counted in the Q/DQ model itself, as the placement that made it counts."""
+
+import pytest
+
+from edge.model.graph import graph_from_bytes, load_graph
+from edge.model.inspect import inspect_model
+from edge.model.qdq import insert_qdq, int8_mac_share
+from tests.support import models
+from tests.support.qdq import minmax, pictures
+
+
+@pytest.mark.parametrize("build", [models.yolov5, models.yolov8, models.yolov10])
+@pytest.mark.parametrize("kept", [0, 2])
+def test_share_of_a_model_that_we_quantized(tmp_path, build, kept):
+    path = build(tmp_path / "m.onnx", batch=1)
+    spec, ranges = inspect_model(path), minmax(path, pictures())
+    nodes = insert_qdq(path, spec, ranges=ranges, keep_float=()).quantized_nodes[:kept]
+    made = insert_qdq(path, spec, ranges=ranges, keep_float=nodes)
+
+    share = int8_mac_share(graph_from_bytes(made.model, "test"), spec)
+
+    assert share == made.mac_share_int8
+    assert (share < 1) == (kept > 0)
+
+
+def test_a_float_model_has_none(tmp_path):
+    path = models.yolov8(tmp_path / "m.onnx")
+
+    assert int8_mac_share(load_graph(path), inspect_model(path)) == 0

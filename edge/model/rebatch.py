@@ -127,9 +127,12 @@ def _rewrite(draft: Draft, graph: Graph, position: int, node: Node) -> None:
 
 
 def _freeze_constants(draft: Draft, graph: Graph, position: int, node: Node) -> None:
-    """Make computed operands stored ones, so that none of them follows the batch."""
+    """Make operands that are computed from shapes stored ones, so that none of them follows the batch.
+
+    Others are left alone: dequantized weights have to stay int8.
+    """
     for index, name in enumerate(node.inputs):
-        if name and not graph.is_varying(name) and graph.initializer_shape(name) is None:
+        if name and not graph.is_varying(name) and any(maker.op_type == "Shape" for maker in graph.ancestors(name)):
             value = graph.constant(name)
             if value is None:
                 raise _Unsafe(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from edge.calibrate.lint.check import lint_table
 from edge.calibrate.lint.facts import facts_of_model
-from edge.calibrate.lint.finding import Severity
+from edge.calibrate.lint.finding import Finding, Severity
 from edge.calibrate.table import CalibrationTable
 from edge.calibrate.table_file import read_table
 from edge.errors import CalibrationError
@@ -32,7 +33,7 @@ def usable_table(path: Path, spec: ModelSpec) -> CalibrationTable:
         )
     errors = [one for one in lint_table(table, facts_of_model(spec)) if one.severity is Severity.ERROR]
     if errors:
-        raise CalibrationError(f"{path}: {errors[0].problem}", hint=errors[0].fix)
+        raise _refusal(path, spec, errors)
     return table
 
 
@@ -49,3 +50,10 @@ def quantized_model(table: CalibrationTable, spec: ModelSpec, *, is_float16: boo
     """
     ranges = {name: tensor.amax for name, tensor in table.tensors.items()}
     return insert_qdq(spec.path, spec, ranges=ranges, keep_float=table.keep_float, is_float16=is_float16)
+
+
+def _refusal(path: Path, spec: ModelSpec, errors: Sequence[Finding]) -> CalibrationError:
+    # A table of another model is wrong in many ways; that it is of another one is what has to be mended.
+    worst = min(errors, key=lambda one: one.code != "other-model")
+    others = f" ({len(errors) - 1} more: edge-deploy table lint {path} --model {spec.path})" if len(errors) > 1 else ""
+    return CalibrationError(f"{path}: {worst.problem}{others}", hint=worst.fix)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.config.schema import EngineConfig
+from edge.deploy.arithmetic import choose_arithmetic
 from edge.deploy.detections import detect_all
 from edge.engine.select import make_engine
 from edge.errors import DatasetError, SourceError
@@ -35,13 +36,15 @@ _BATCH = 4
 class EvaluationOptions:
     """What to evaluate; `labels` is a folder of YOLO text files or a COCO instances file.
 
-    With `is_cross_checked` pycocotools measures the same detections as well.
+    `table` is a calibration table, which makes a float model run in INT8; `precision` None: int8 with a table or in a
+    model that carries Q/DQ pairs, else fp32. With `is_cross_checked` pycocotools measures the same detections as well.
     """
 
     model: Path
     images: Path
     labels: Path
-    precision: Precision = Precision.FP32
+    precision: Precision | None = None
+    table: Path | None = None
     overrides: ModelOverrides | None = None
     is_cross_checked: bool = False
 
@@ -51,11 +54,14 @@ class Evaluation:
     """What came out of it; `unlabelled` are images without labels, taken as empty; `left_out` are labelled boxes of
     classes that the model does not know.
 
-    `pycocotools` is its mAP50-95 and mAP50 of the same detections, where asked for.
+    `pycocotools` is its mAP50-95 and mAP50 of the same detections, where asked for. `int8_mac_share` is how much of the
+    multiply-accumulates ran in INT8, None in float.
     """
 
     spec: ModelSpec
     precision: Precision
+    int8_mac_share: float | None
+    table: Path | None
     engine: str
     accuracy: Accuracy
     unlabelled: tuple[str, ...]
@@ -70,6 +76,8 @@ class Evaluation:
             "model": self.spec.name,
             "model_sha256": self.spec.sha256,
             "precision": self.precision.value,
+            "int8_mac_share": None if self.int8_mac_share is None else round(self.int8_mac_share, 5),
+            "table": None if self.table is None else str(self.table),
             "engine": self.engine,
             "images": accuracy.images,
             "boxes": accuracy.boxes,
@@ -94,16 +102,19 @@ def evaluate_model(options: EvaluationOptions, *, on_image: Callable[[int, int],
     """Return the mAP of a model on a set of images.
 
     Args:
-        options: model, images, labels, precision.
+        options: model, images, labels, precision, table.
         on_image: called with the number of images done and of all images.
 
     Raises:
-        EdgeError: if model, images, labels or precision cannot be used.
+        EdgeError: if model, images, labels, precision or table cannot be used.
     """
     spec = inspect_model(options.model, overrides=options.overrides)
     paths = _images_by_stem(options.images)
     labels = open_labels(options.labels, spec.labels)
-    engine = make_engine(spec, EngineConfig(), precision=options.precision, max_batch=_BATCH)
+    arithmetic = choose_arithmetic(spec, precision=options.precision, table=options.table)
+    engine = make_engine(
+        spec, EngineConfig(), precision=arithmetic.precision, max_batch=_BATCH, quantized=arithmetic.model
+    )
     source = StillSource(StreamId("images"), paths, preprocess=spec.preprocess)
     accumulator, started = Accumulator(), time.monotonic()
     kept: dict[str, tuple[Detections, GroundTruth]] = {}
@@ -125,7 +136,9 @@ def evaluate_model(options: EvaluationOptions, *, on_image: Callable[[int, int],
         engine.close()
     return Evaluation(
         spec=spec,
-        precision=options.precision,
+        precision=arithmetic.precision,
+        int8_mac_share=arithmetic.int8_mac_share,
+        table=options.table,
         engine=name,
         accuracy=accumulator.result(),
         unlabelled=labels.unlabelled,

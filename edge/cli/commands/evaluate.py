@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from edge.cli.lazy import verbosity_option
 from edge.types import Precision
+
+if TYPE_CHECKING:
+    from edge.deploy.evaluation import Evaluation
 
 __all__ = ["evaluate"]
 
@@ -16,7 +20,8 @@ __all__ = ["evaluate"]
     epilog="""\b
 Examples:
   edge-deploy evaluate yolo11s.onnx --images val/images --labels val/labels
-  edge-deploy evaluate yolo11s.onnx --images val2017 --labels instances_val2017.json --json"""
+  edge-deploy evaluate yolo11s.onnx --images val2017 --labels instances_val2017.json --json
+  edge-deploy evaluate yolo11s.onnx --images val/images --labels val/labels --table yolo11s.calib.json"""
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--images", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Folder of images.")
@@ -30,25 +35,45 @@ Examples:
 @click.option(
     "--precision",
     type=click.Choice([one.value for one in Precision]),
-    default="fp32",
-    show_default=True,
-    help="Arithmetic of the engine.",
+    help="Arithmetic of the engine. Default: int8 with --table, else fp32.",
+)
+@click.option(
+    "--table",
+    type=click.Path(path_type=Path),
+    metavar="TABLE",
+    help="Calibration table: measure INT8 as a pipeline with it would run.",
 )
 @click.option("--pycocotools", "is_cross_checked", is_flag=True, help="Also measure with pycocotools (extra: coco).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
-def evaluate(model: Path, images: Path, labels: Path, precision: str, is_cross_checked: bool, as_json: bool) -> None:
+def evaluate(
+    model: Path,
+    images: Path,
+    labels: Path,
+    precision: str | None,
+    table: Path | None,
+    is_cross_checked: bool,
+    as_json: bool,
+) -> None:
     """Measure COCO mAP on labelled images, through exactly what the device runs.
 
     Every candidate above a score of 0.001 counts, suppressed at an IoU of 0.65, at most 300 per image (COCO: the
     best 100). Images without labels are taken as empty, and counted.
+
+    A float model runs in INT8 by a calibration table only. A model that carries Q/DQ pairs (QAT) takes no table: it
+    always runs in INT8, as it is.
     """
     from edge.cli.output import echo_json, echo_pairs, progress_bar
     from edge.deploy.evaluation import EvaluationOptions, evaluate_model
     from edge.media.stills import list_images
 
     options = EvaluationOptions(
-        model=model, images=images, labels=labels, precision=Precision(precision), is_cross_checked=is_cross_checked
+        model=model,
+        images=images,
+        labels=labels,
+        precision=None if precision is None else Precision(precision),
+        table=table,
+        is_cross_checked=is_cross_checked,
     )
     with progress_bar("evaluate", total=len(list_images(images))) as bar:
         result = evaluate_model(options, on_image=lambda done, total: bar.advance())
@@ -59,6 +84,7 @@ def evaluate(model: Path, images: Path, labels: Path, precision: str, is_cross_c
     echo_pairs(
         [
             ("model", f"{content['model']} ({result.spec.family.value}), {content['precision']}, {content['engine']}"),
+            *_int8_lines(result),
             ("images", f"{content['images']} with {content['boxes']} boxes, {content['unlabelled']} without labels"),
             ("mAP50-95", f"{content['map50_95']:.4f}"),
             ("mAP50", f"{content['map50']:.4f}"),
@@ -69,3 +95,10 @@ def evaluate(model: Path, images: Path, labels: Path, precision: str, is_cross_c
         click.echo(f"{result.left_out} boxes of classes that the model does not know were left out", err=True)
     if result.pycocotools is not None:
         echo_pairs([("pycocotools", f"mAP50-95 {result.pycocotools[0]:.4f}, mAP50 {result.pycocotools[1]:.4f}")])
+
+
+def _int8_lines(result: Evaluation) -> list[tuple[str, str]]:
+    if result.int8_mac_share is None:
+        return []
+    origin = "the model's own Q/DQ pairs" if result.table is None else str(result.table)
+    return [("INT8", f"{result.int8_mac_share:.1%} of the multiply-accumulates, by {origin}")]

@@ -130,7 +130,10 @@ def test_evaluate_names_an_image_that_is_none(dataset):
 
 
 def test_evaluate_in_int8_says_what_is_missing(dataset):
-    assert "calibration table" in evaluate(dataset, "--precision", "int8", expected=7).stderr
+    told = evaluate(dataset, "--precision", "int8", expected=2).stderr
+
+    assert "is a float model, and INT8 without a calibration table is never run; name one with --table" in told
+    assert f"edge-deploy calibrate {dataset / 'm.onnx'}" in told
 
 
 def test_doctor_names_what_is_here():

@@ -65,6 +65,17 @@ def test_an_error_of_lint_is_told_with_the_table_and_its_fix(tmp_path, model, ch
     assert caught.value.hint
 
 
+def test_of_many_errors_it_is_said_first_that_the_model_is_another_one(tmp_path, model):
+    other = models.yolov8(tmp_path / "other.onnx", seed=1)
+    ranges = {"images": TensorRange(amax=255.0, method="x"), "b": TensorRange(amax=np.inf, method="x")}
+    path = write_table_of(tmp_path / "t", model, tensors=ranges)
+
+    with pytest.raises(
+        CalibrationError, match=rf"t: made for model m .*\(3 more: edge-deploy table lint {path} --model"
+    ):
+        usable_table(path, inspect_model(other))
+
+
 def test_a_table_of_another_input_size_is_refused(tmp_path):
     model = models.yolov8(tmp_path / "m.onnx", dynamic_size=True)
     small, large = (ModelOverrides(input_size=ImageSize(width=side, height=side)) for side in (96, 128))

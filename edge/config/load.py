@@ -124,9 +124,6 @@ def _all_keys(struct: type[msgspec.Struct]) -> list[str]:
 def _contradictions(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
     config = pipeline.config
     yield from _missing_files(pipeline)
-    if config.model.precision == "int8" and config.model.calibration is None:
-        # Scales that nobody measured are random scales: refused, always.
-        yield ("model", "precision"), "int8 needs a calibration table; add model.calibration, or use fp32"
     if config.mqtt is None and config.publish.jsonl is None:
         yield ("publish",), "nothing would leave this machine; add mqtt, or publish.jsonl ('-' is stdout)"
     seen: dict[str, int] = {}

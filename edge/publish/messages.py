@@ -83,7 +83,10 @@ class AgesMs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model found it; `release`, `engine` and `calibration` are digests, null where there is none."""
+    """Which model found it; `release`, `engine` and `calibration` are digests, null where there is none.
+
+    `calibration` is the first 8 hex digits of the SHA-256 of the calibration table's file.
+    """
 
     name: str
     release: str | None = None

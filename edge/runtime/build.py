@@ -16,6 +16,7 @@ from edge.media.select import make_source
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.protocols import FrameSource
 from edge.runtime.annotate import Annotator
+from edge.runtime.arithmetic import choose_arithmetic
 from edge.runtime.batcher import Batcher
 from edge.runtime.board import StreamBoard
 from edge.runtime.counters import Counters
@@ -31,12 +32,7 @@ __all__ = ["build_parts", "read_model"]
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def build_parts(
-    pipeline: Pipeline,
-    *,
-    annotate_dir: Path | None = None,
-    annotate_every_s: float = 1.0,
-) -> Parts:
+def build_parts(pipeline: Pipeline, *, annotate_dir: Path | None = None, annotate_every_s: float = 1.0) -> Parts:
     """Return the parts of `pipeline`, ready to run.
 
     Args:
@@ -45,18 +41,20 @@ def build_parts(
         annotate_every_s: seconds of video between two of them, per stream.
 
     Raises:
-        EdgeError: if the file, the model, the engine or a secret cannot be used.
+        EdgeError: if the file, the model, the calibration table, the engine or a secret cannot be used.
     """
     config = pipeline.config
     spec = read_model(pipeline)
     filters = _class_filters(pipeline, spec)
+    arithmetic = choose_arithmetic(pipeline, spec)
     engine = make_engine(
         spec,
         config.engine,
         precision=Precision(config.model.precision),
         max_batch=_max_batch(pipeline),
+        quantized=arithmetic.model,
     )
-    info = birth_message(pipeline, spec)
+    info = birth_message(pipeline, spec, arithmetic)
     publisher = make_publisher(pipeline, info)
     frame_publisher = make_frame_publisher(pipeline, publisher, info)
 
@@ -71,6 +69,7 @@ def build_parts(
     return Parts(
         name=pipeline.path.stem,
         device=info.device,
+        precision=arithmetic.precision,
         sources=_sources(pipeline, spec, board),
         inference=Inference(
             engine=engine,

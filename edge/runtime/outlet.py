@@ -19,6 +19,7 @@ from edge.publish.messages import InfoMessage, ModelInfo
 from edge.publish.mqtt.publisher import MqttPublisher
 from edge.publish.numbering import Numbering, raise_epoch
 from edge.publish.selection import Selection
+from edge.runtime.arithmetic import Arithmetic
 from edge.types import ModelSpec
 from edge.version import __version__
 
@@ -67,7 +68,7 @@ def make_frame_publisher(pipeline: Pipeline, publisher: Publisher, info: InfoMes
     )
 
 
-def birth_message(pipeline: Pipeline, spec: ModelSpec) -> InfoMessage:
+def birth_message(pipeline: Pipeline, spec: ModelSpec, arithmetic: Arithmetic) -> InfoMessage:
     """Return what is said of this start; it raises the device's epoch."""
     config = pipeline.config
     return InfoMessage(
@@ -75,7 +76,7 @@ def birth_message(pipeline: Pipeline, spec: ModelSpec) -> InfoMessage:
         software=f"edge-deploy {__version__}",
         epoch=raise_epoch(_state_dir(pipeline)),
         started_at=rfc3339_from_ns(time.time_ns()),
-        model=ModelInfo(name=spec.name, precision=config.model.precision),
+        model=ModelInfo(name=spec.name, calibration=arithmetic.calibration, precision=arithmetic.precision.value),
         labels=list(spec.labels),
         streams=[stream.id for stream in config.streams],
         boot_id=_BOOT_ID.read_text().strip() if _BOOT_ID.exists() else None,

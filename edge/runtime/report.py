@@ -8,7 +8,7 @@ from typing import Any
 
 from edge.media.camera import StreamStatus
 from edge.runtime.counters import StreamReport
-from edge.types import StreamId, StreamState
+from edge.types import Precision, StreamId, StreamState
 
 __all__ = ["RunReport", "RunTimes"]
 
@@ -28,6 +28,7 @@ class RunReport:
 
     name: str
     engine: str
+    precision: Precision
     times: RunTimes
     streams: tuple[StreamReport, ...]
     statuses: Mapping[StreamId, StreamStatus]
@@ -64,6 +65,7 @@ class RunReport:
         return {
             "pipeline": self.name,
             "engine": self.engine,
+            "precision": self.precision.value,
             "seconds": round(times.elapsed_s, 3),
             "inferred": self.inferred,
             "fps": round(self.inferred / times.elapsed_s, 2) if times.elapsed_s else 0.0,

@@ -18,7 +18,7 @@ from edge.runtime.counters import Counters, report_stream
 from edge.runtime.loop import Inference, InferenceLoop
 from edge.runtime.puller import Puller
 from edge.runtime.report import RunReport, RunTimes
-from edge.types import DropReason, StreamId
+from edge.types import DropReason, Precision, StreamId
 
 __all__ = ["Parts", "Service"]
 
@@ -35,6 +35,7 @@ class Parts:
 
     name: str
     device: str
+    precision: Precision
     sources: Sequence[FrameSource]
     inference: Inference
     batcher: Batcher
@@ -143,6 +144,7 @@ class Service:
         return RunReport(
             name=parts.name,
             engine=parts.inference.engine.name,
+            precision=parts.precision,
             times=times,
             streams=tuple(streams),
             statuses=self._statuses_at_end if is_final else parts.board.statuses(),

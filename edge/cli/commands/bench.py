@@ -45,6 +45,8 @@ def bench(path: Path, duration_s: float, as_json: bool) -> None:
         echo_json(report.as_json())
         return
     content = report.as_json()
+    whole = content["pipeline"]
+    echo_pairs([("engine", f"{whole['engine']}, {whole['precision']}")])
     titles = {"engine": "engine alone", "decode": "decode alone", "running": "whole pipeline"}
     for name in ("engine", "decode", "running"):
         echo_pairs(
@@ -52,6 +54,6 @@ def bench(path: Path, duration_s: float, as_json: bool) -> None:
         )
     for line in report_lines(report.whole):
         click.echo(line)
-    for stage, times in content["pipeline"]["stages_ms"].items():
+    for stage, times in whole["stages_ms"].items():
         echo_pairs([(f"  {stage}", f"p50 {times['p50']} ms, p95 {times['p95']} ms, p99 {times['p99']} ms")])
     click.echo(f"CPU per frame is {content['overhead']} x (decode alone + engine alone)")

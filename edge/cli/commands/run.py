@@ -63,7 +63,8 @@ def run(
     write_stats = _stats_writer(stats_path)
     with stop_on_signals() as stop:
         parts = build_parts(pipeline, annotate_dir=annotate_dir, annotate_every_s=annotate_every)
-        tell(f"running {parts.name} with {parts.inference.engine.name}, {len(parts.sources)} streams")
+        engine = f"{parts.inference.engine.name} in {parts.precision.value}"
+        tell(f"running {parts.name} with {engine}, {len(parts.sources)} streams")
         report = Service(parts).run(stop, duration_s=duration_s)
     for line in report_lines(report):
         tell(line)

@@ -81,8 +81,8 @@ def test_a_good_file_is_read_with_defaults(load, tmp_path):
         ('publish: {jsonl: "-"}', "", "publish: nothing would leave this machine; add mqtt, or publish.jsonl"),
         (
             "  onnx: model.onnx",
-            "  onnx: model.onnx\n  precision: int8",
-            "model.precision: int8 needs a calibration table",
+            "  onnx: model.onnx\n  calibration: no.calib.json",
+            "p.yaml:4: model.calibration: no such file: ",
         ),
         ("version: 1", "version: 1\nversion: 1", "p.yaml:2: version: given twice, first in line 1; keep one"),
         ("  - id: gate\n", "  - id: [gate\n", "p.yaml:6: not YAML: "),

@@ -16,7 +16,7 @@ from edge.runtime.board import StreamBoard
 from edge.runtime.counters import Counters
 from edge.runtime.loop import Inference
 from edge.runtime.service import Parts, Service
-from edge.types import DropReason, StreamId, StreamState
+from edge.types import DropReason, Precision, StreamId, StreamState
 from edge.vision.detect import Detector
 from edge.vision.heads import Head
 from tests.support import models
@@ -58,6 +58,7 @@ def make(spec, tmp_path):
         parts = Parts(
             name="test",
             device="test",
+            precision=Precision.FP32,
             sources=sources,
             inference=Inference(
                 engine=engine,
@@ -195,8 +196,8 @@ def test_the_report_has_stable_keys(make, spec):
     content = Service(parts).run(threading.Event()).as_json()
 
     assert set(content) == {
-        "pipeline", "engine", "seconds", "inferred", "fps", "cpu_seconds", "cpu_ms_per_frame", "peak_memory_bytes",
-        "streams", "stages_ms", "batch_sizes", "published", "balanced",
+        "pipeline", "engine", "precision", "seconds", "inferred", "fps", "cpu_seconds", "cpu_ms_per_frame",
+        "peak_memory_bytes", "streams", "stages_ms", "batch_sizes", "published", "balanced",
     }  # fmt: skip
     assert set(content["streams"][0]) == {
         "id", "state", "reason", "reconnects", "decoded", "inferred", "dropped", "unaccounted", "decode_errors",

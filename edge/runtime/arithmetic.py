@@ -1,0 +1,64 @@
+"""What a pipeline's engine computes: in INT8, the Q/DQ model that its calibration table makes of the model."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from edge.calibrate.apply import quantized_model, usable_table
+from edge.config.load import Pipeline
+from edge.errors import CalibrationError
+from edge.types import ModelSpec, Precision
+
+__all__ = ["Arithmetic", "choose_arithmetic"]
+
+_DIGEST_SHOWN = 8  # in every message: enough to tell the tables of a fleet apart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arithmetic:
+    """What runs.
+
+    Attributes:
+        precision: int8 also where the model carries Q/DQ pairs itself, whatever was asked for.
+        model: the Q/DQ model to run instead of the file; None: the file.
+        calibration: first digits of the SHA-256 of the table's file, where one was used.
+    """
+
+    precision: Precision
+    model: bytes | None = None
+    calibration: str | None = None
+
+
+def choose_arithmetic(pipeline: Pipeline, spec: ModelSpec) -> Arithmetic:
+    """Return how the pipeline's model is run.
+
+    Raises:
+        ConfigError: naming file, line and key, if int8 has no table, the table is not fit for the model, or the model
+            carries pairs already and a table is given as well.
+        ModelError: if the model cannot be read or converted.
+    """
+    model = pipeline.config.model
+    precision = Precision.INT8 if spec.is_quantized else Precision(model.precision)
+    if precision is not Precision.INT8:
+        return Arithmetic(precision=precision)
+    if model.calibration is not None:
+        return _by_table(pipeline, spec, model.calibration)
+    if not spec.is_quantized:
+        # Scales that nobody measured are random scales: refused, always.
+        problem = f"int8 needs a calibration table, {spec.path} is a float model; add model.calibration, or use fp32"
+        raise pipeline.error(("model", "precision"), problem)
+    return Arithmetic(precision=precision)
+
+
+def _by_table(pipeline: Pipeline, spec: ModelSpec, calibration: str) -> Arithmetic:
+    path = pipeline.resolve(calibration)
+    try:
+        table = usable_table(path, spec)
+    except CalibrationError as error:
+        raise pipeline.error(("model", "calibration"), str(error)) from error
+    return Arithmetic(
+        precision=Precision.INT8,
+        model=quantized_model(table, spec).model,
+        calibration=hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGEST_SHOWN],
+    )

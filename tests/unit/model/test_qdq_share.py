@@ -1,5 +1,6 @@
 """The share of INT8 is counted in the Q/DQ model itself, as the placement that made it counts."""
 
+import onnx
 import pytest
 
 from edge.model.graph import graph_from_bytes, load_graph
@@ -27,3 +28,19 @@ def test_a_float_model_has_none(tmp_path):
     path = models.yolov8(tmp_path / "m.onnx")
 
     assert int8_mac_share(load_graph(path), inspect_model(path)) == 0
+
+
+def test_weights_alone_in_int8_do_not_count(tmp_path):
+    path = models.yolov8(tmp_path / "m.onnx", batch=1)
+    spec = inspect_model(path)
+    model = onnx.load_model_from_string(insert_qdq(path, spec, ranges=minmax(path, pictures()), keep_float=()).model)
+    source = {
+        node.output[0]: node.input[0]
+        for node in model.graph.node
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear")
+    }
+    for node in model.graph.node:
+        if node.op_type == "Conv":
+            node.input[0] = source[source[node.input[0]]]
+
+    assert int8_mac_share(graph_from_bytes(model.SerializeToString(), "test"), spec) == 0

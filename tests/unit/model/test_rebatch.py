@@ -215,3 +215,14 @@ def test_difference_of_other_shapes_is_infinite():
     images = np.zeros((2, 3), np.float32)
 
     assert largest_difference(lambda row: row, lambda rows: rows[:1], images) == math.inf
+
+
+def test_number_of_images_as_an_operand_stays_one(tmp_path):
+    def change(net, boxes):
+        rows = net.op("Gather", net.op("Shape", boxes), net.const(0, np.int64), axis=0)
+        return net.op("Mul", boxes, net.op("Cast", rows, to=onnx.TensorProto.FLOAT))
+
+    path, rewritten = _rebatch_yolov8_with(tmp_path, change)
+
+    assert rewritten.model is not None, rewritten.reason
+    assert largest_difference(_runner(path.read_bytes()), _runner(rewritten.model), _images()) == 0.0

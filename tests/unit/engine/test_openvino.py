@@ -163,7 +163,8 @@ def test_quantized_model_is_computed_right_behind_a_concat(tmp_path, monkeypatch
 
 def test_equal_nodes_are_each_given_out(tmp_path):
     net = models.Net(32, batch=1)
-    rows = [net.op("Slice", net.image, net.ints(0), net.ints(16), net.ints(2)) for _ in range(2)]
+    first, last, axis = net.ints(0), net.ints(16), net.ints(2)
+    rows = [net.op("Slice", net.image, first, last, axis) for _ in range(2)]
     halves = [
         net.op("Slice", x, net.ints(start), net.ints(start + 16), net.ints(3))
         for x, start in zip(rows, (0, 16), strict=True)

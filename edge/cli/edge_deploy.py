@@ -18,6 +18,7 @@ _COMMANDS = {
         "edge.cli.commands.inspect", "inspect", "What an ONNX file is: family, input, labels, obstacles."
     ),
     "evaluate": LazyCommand("edge.cli.commands.evaluate", "evaluate", "COCO mAP of a model on labelled images."),
+    "compare": LazyCommand("edge.cli.commands.compare", "compare", "Layer by layer: what INT8 loses and saves."),
     "table": LazyCommand(
         "edge.cli.commands.table", "table", "Calibration tables: show, lint, diff; TensorRT caches and Q/DQ in and out."
     ),

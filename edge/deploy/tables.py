@@ -16,13 +16,24 @@ from edge.calibrate.lint.facts import facts_of_graph, facts_of_model
 from edge.calibrate.lint.finding import Finding, Severity
 from edge.calibrate.table import CalibrationTable
 from edge.calibrate.table_file import read_table, table_text, write_table
-from edge.errors import CalibrationError
+from edge.errors import CalibrationError, ModelError
 from edge.model.graph import graph_from_bytes
 from edge.model.inspect import inspect_graph, inspect_model
 from edge.model.qdq.insert import QdqModel, insert_qdq
 from edge.model.qdq.read import read_qdq
+from edge.types import ModelSpec
 
-__all__ = ["ImportedTable", "export_ranges", "export_table", "import_cache", "import_qdq", "lint_file", "write_qdq"]
+__all__ = [
+    "ImportedTable",
+    "export_ranges",
+    "export_table",
+    "import_cache",
+    "import_qdq",
+    "lint_file",
+    "quantized_model",
+    "read_usable_table",
+    "write_qdq",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,11 +133,34 @@ def write_qdq(path: Path, *, model: Path, out: Path, is_float16: bool) -> QdqMod
         EdgeError: if table or model cannot be used, lint finds an error, or the file cannot be written; nothing is
             written then.
     """
-    table, spec = read_table(path), inspect_model(model)
+    spec = inspect_model(model)
+    made = quantized_model(spec, read_usable_table(path, spec), is_float16=is_float16)
+    write_whole(out, made.model)
+    return made
+
+
+def read_usable_table(path: Path, spec: ModelSpec) -> CalibrationTable:
+    """Return the table at `path`, which lint finds no error in as one of the model `spec`.
+
+    Raises:
+        EdgeError: if table or model cannot be used.
+    """
+    if spec.is_quantized:
+        raise ModelError(
+            f"{spec.path}: expected a float model, it is quantized already", hint="start from the float model"
+        )
+    table = read_table(path)
     errors = [one for one in lint_table(table, facts_of_model(spec)) if one.severity is Severity.ERROR]
     if errors:
         raise CalibrationError(f"{path}: {errors[0].problem}", hint=errors[0].fix)
+    return table
+
+
+def quantized_model(spec: ModelSpec, table: CalibrationTable, *, is_float16: bool = False) -> QdqModel:
+    """Return the model `spec` with explicit Q/DQ pairs by the ranges of `table`.
+
+    Raises:
+        ModelError: if it is quantized already, or the table is of another model.
+    """
     ranges = {name: tensor.amax for name, tensor in table.tensors.items()}
-    made = insert_qdq(model, spec, ranges=ranges, keep_float=table.keep_float, is_float16=is_float16)
-    write_whole(out, made.model)
-    return made
+    return insert_qdq(spec.path, spec, ranges=ranges, keep_float=table.keep_float, is_float16=is_float16)

@@ -52,6 +52,10 @@ class Bench:
         """Return the part of the work that `choice` leaves in float."""
         return sum(self._shares[name].mac_share for name in choice.floats if name in self._shares)
 
+    def widen(self, limits: Limits) -> None:
+        """Allow more in float from now on."""
+        self.limits = limits
+
     def is_allowed(self, choice: Choice) -> bool:
         """Return whether `choice` leaves no more in float than the limits allow."""
         layers = [self._shares[name] for name in choice.floats if name in self._shares]

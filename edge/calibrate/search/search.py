@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edge.calibrate.search.bench import Bench
 from edge.calibrate.search.choice import Choice, Layer, Limits, Measure, Measured
@@ -21,6 +21,13 @@ class Found:
 
     best: Measured
     steps: Mapping[str, float]
+    bench: Bench
+
+    def widened(self, limits: Limits) -> Found:
+        """Return what comes out when more may stay in float, which is better or the same."""
+        self.bench.widen(limits)
+        better = with_better_floats(self.bench, self.best)
+        return replace(self, best=better, steps={**self.steps, f"up to {limits.total:.0%} in float": better.error})
 
 
 def search(
@@ -47,7 +54,7 @@ def search(
     for name, step in _STEPS.items():
         now = step(bench, now)
         steps[name] = now.error
-    return Found(best=now, steps=steps)
+    return Found(best=now, steps=steps, bench=bench)
 
 
 _STEPS = {

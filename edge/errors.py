@@ -10,6 +10,7 @@
     ├─ SourceError             a stream cannot be read (now)                 counted, reported, retried
     │  └─ EndOfStream          a file has been read to its end
     ├─ PublishError            messages cannot be sent                       exit 3
+    ├─ VerificationError       what was measured is not what was promised     exit 4
     └─ MissingDependencyError  a library is not installed                    exit 2 (service: 78)
 
 A message says where, what was expected, what came; `hint` says what to do.
@@ -29,6 +30,7 @@ __all__ = [
     "PublishError",
     "SourceError",
     "TensorMismatchError",
+    "VerificationError",
 ]
 
 
@@ -95,6 +97,12 @@ class PublishError(EdgeError):
     """The broker cannot be reached or refuses us."""
 
     exit_code = 3
+
+
+class VerificationError(EdgeError):
+    """Something was measured or checked, and is not as good as it was promised to be."""
+
+    exit_code = 4
 
 
 class MissingDependencyError(EdgeError):

@@ -8,14 +8,16 @@ it, and any split or order of the same data gives the same bits.
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import CalibrationError
 
-__all__ = ["BINS", "Histogram", "count", "merge"]
+__all__ = ["BINS", "Histogram", "Tally", "count", "merge"]
 
 BINS = 2048
 _SMALLEST_EXPONENT = -100  # below 2**-100 everything is one range, so that its scale stays a finite float32
@@ -76,26 +78,84 @@ def count(values: NDArray[np.floating], *, bins: int = BINS) -> Histogram:
     Raises:
         CalibrationError: if a value is NaN or infinite.
     """
-    with np.errstate(over="ignore"):  # a float64 beyond float32 is infinite, and told so
-        flat = np.ascontiguousarray(values, np.float32).reshape(-1)
-    amax = _largest(flat)
-    exponent = exponent_of(amax)
-    scale = np.float32(math.ldexp(float(bins), -exponent))
-    counts: NDArray[np.int64] = np.zeros(bins, np.int64)
-    size = min(len(flat), _CHUNK)
-    scaled, narrow, index = np.empty(size, np.float32), np.empty(size, np.int32), np.empty(size, np.intp)
-    above_zero = 0
-    for start in range(0, len(flat), _CHUNK):
-        chunk = flat[start : start + _CHUNK]
-        part, truncated, where = (buffer[: len(chunk)] for buffer in (scaled, narrow, index))
-        above_zero += int(np.count_nonzero(np.not_equal(chunk, 0)))
-        np.abs(np.multiply(chunk, scale, out=part), out=part)  # exact: the scale is a power of two
-        np.copyto(truncated, part, casting="unsafe")
+    tally = Tally(bins)
+    tally.add(values)
+    return tally.histogram()
+
+
+class Tally:
+    """Counts array after array into one histogram: equal to counting each and merging, without what that allocates."""
+
+    def __init__(self, bins: int = BINS) -> None:
+        self._counts: NDArray[np.int64] = np.zeros(bins, np.int64)
+        self._exponent = _SMALLEST_EXPONENT
+        self._zeros = 0
+        self._amax = 0.0
+
+    def add(self, values: NDArray[np.floating]) -> None:
+        """Count |x| of an array of any shape.
+
+        Raises:
+            CalibrationError: if a value is NaN or infinite; nothing is counted then.
+        """
+        with np.errstate(over="ignore"):  # a float64 beyond float32 is infinite, and told so
+            flat = np.ascontiguousarray(values, np.float32).reshape(-1)
+        before = self._counts.copy(), self._exponent, self._zeros, self._amax
+        for start in range(0, len(flat), _CHUNK):
+            if not self._add_chunk(flat[start : start + _CHUNK]):
+                self._counts, self._exponent, self._zeros, self._amax = before
+                wrong = int(np.count_nonzero(~np.isfinite(flat)))
+                raise CalibrationError(f"expected finite values, {wrong} of {len(flat)} are NaN or infinite")
+
+    def _add_chunk(self, chunk: NDArray[np.float32]) -> bool:
+        """Count what fits into the cache, so that memory is read once; return whether all of it is finite."""
+        scaled, truncated, where, is_above = (buffer[: len(chunk)] for buffer in _scratch())
+        bins = len(self._counts)
+        peak = self._scale(chunk, scaled)
+        if not math.isfinite(peak):
+            return False
+        if self._widen(peak):
+            self._scale(chunk, scaled)
+        zeros = len(chunk) - int(np.count_nonzero(np.not_equal(chunk, 0, out=is_above)))
+        np.copyto(truncated, scaled, casting="unsafe")
         np.copyto(where, truncated)  # in two steps, each of which the processor has an instruction for
-        counts += np.bincount(where, minlength=bins)
-    zeros = len(flat) - above_zero
-    counts[0] -= zeros
-    return Histogram(exponent=exponent, counts=counts, zeros=zeros, amax=amax)
+        self._counts += np.bincount(where, minlength=bins)
+        self._counts[0] -= zeros
+        self._zeros += zeros
+        return True
+
+    def _scale(self, chunk: NDArray[np.float32], scaled: NDArray[np.float32]) -> float:
+        """Put |x| in bins into `scaled`; return the largest |x|. All of it exact: the scale is a power of two."""
+        scale = math.ldexp(float(len(self._counts)), -self._exponent)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.abs(np.multiply(chunk, np.float32(scale), out=scaled), out=scaled)
+        peak = float(scaled.max(initial=0))
+        return peak / scale if peak < math.inf else float(np.abs(chunk).max())  # far above a small range, or NaN
+
+    def histogram(self) -> Histogram:
+        """Return what was counted so far."""
+        return Histogram(exponent=self._exponent, counts=self._counts.copy(), zeros=self._zeros, amax=self._amax)
+
+    def _widen(self, amax: float) -> bool:
+        """Double the range until it holds `amax`; return whether it has changed."""
+        exponent = exponent_of(amax)
+        has_changed = exponent > self._exponent
+        if has_changed:
+            self._counts = _joined(self._counts, exponent - self._exponent)
+            self._exponent = exponent
+        self._amax = max(self._amax, amax)
+        return has_changed
+
+
+_buffers = threading.local()
+
+
+def _scratch() -> tuple[NDArray[Any], ...]:
+    """Return buffers for one chunk: scaled, truncated, index, mask. Fresh memory for each would cost a third more."""
+    if not hasattr(_buffers, "arrays"):
+        _buffers.arrays = tuple(np.empty(_CHUNK, dtype) for dtype in (np.float32, np.int32, np.intp, np.bool_))
+    arrays: tuple[NDArray[Any], ...] = _buffers.arrays
+    return arrays
 
 
 def merge(one: Histogram, other: Histogram) -> Histogram:
@@ -109,7 +169,7 @@ def merge(one: Histogram, other: Histogram) -> Histogram:
     exponent = max(one.exponent, other.exponent)
     return Histogram(
         exponent=exponent,
-        counts=_widened(one, exponent) + _widened(other, exponent),
+        counts=_joined(one.counts, exponent - one.exponent) + _joined(other.counts, exponent - other.exponent),
         zeros=one.zeros + other.zeros,
         amax=max(one.amax, other.amax),
     )
@@ -120,20 +180,10 @@ def exponent_of(amax: float) -> int:
     return max(math.frexp(amax)[1], _SMALLEST_EXPONENT) if amax else _SMALLEST_EXPONENT
 
 
-def _widened(histogram: Histogram, exponent: int) -> NDArray[np.int64]:
-    """Return the counts over [0, 2**exponent): 2**n neighbours become one."""
-    bins = len(histogram.counts)
-    joined = 1 << min(exponent - histogram.exponent, bins.bit_length() - 1)
-    counts: NDArray[np.int64] = np.zeros(bins, np.int64)
-    counts[: bins // joined] = histogram.counts.reshape(-1, joined).sum(axis=1)
-    return counts
-
-
-def _largest(flat: NDArray[np.float32]) -> float:
-    if not len(flat):
-        return 0.0
-    largest = max(float(flat.max()), -float(flat.min()))
-    if math.isfinite(largest):
-        return largest + 0.0  # never -0.0
-    wrong = int(np.count_nonzero(~np.isfinite(flat)))
-    raise CalibrationError(f"expected finite values, {wrong} of {len(flat)} are NaN or infinite")
+def _joined(counts: NDArray[np.int64], doublings: int) -> NDArray[np.int64]:
+    """Return the counts over a range that is 2**`doublings` as large: so many neighbours become one."""
+    bins = len(counts)
+    neighbours = 1 << min(doublings, bins.bit_length() - 1)
+    joined: NDArray[np.int64] = np.zeros(bins, np.int64)
+    joined[: bins // neighbours] = counts.reshape(-1, neighbours).sum(axis=1)
+    return joined

@@ -23,7 +23,7 @@ from edge.calibrate.histogram import BINS, Histogram
 from edge.calibrate.observations import Observations
 from edge.errors import CalibrationError
 
-__all__ = ["read_observations", "write_observations"]
+__all__ = ["observations_bytes", "read_observations", "write_observations"]
 
 _FORMAT = "edge.hist/2"
 _DIGEST_BYTES = 32
@@ -54,6 +54,11 @@ def write_observations(path: Path, observations: Observations) -> None:
     Raises:
         CalibrationError: if it cannot be written.
     """
+    write_whole(path, observations_bytes(observations))
+
+
+def observations_bytes(observations: Observations) -> bytes:
+    """Return the file's content: equal observations give equal bytes."""
     names = sorted(observations.histograms)
     rows = [observations.histograms[name] for name in names]
     head = _Head(
@@ -75,7 +80,7 @@ def write_observations(path: Path, observations: Observations) -> None:
         amax=np.array([row.amax for row in rows], np.float64),
         peaks=np.array([observations.peaks[name] for name in sorted(observations.peaks)], np.float64),
     )
-    write_whole(path, content.getvalue())
+    return content.getvalue()
 
 
 def read_observations(path: Path) -> Observations:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.calibrate.histogram import BINS, Histogram, count, merge
+from edge.calibrate.histogram import BINS, Histogram, Tally, merge
 from edge.errors import CalibrationError
 
 __all__ = ["Observer", "merge_all"]
@@ -18,12 +18,12 @@ class Observer:
 
     def __init__(self, *, bins: int = BINS) -> None:
         self._bins = bins
-        self._histograms: dict[str, Histogram] = {}
+        self._tallies: dict[str, Tally] = {}
 
     @property
     def histograms(self) -> Mapping[str, Histogram]:
         """One for each name so far."""
-        return dict(self._histograms)
+        return {name: tally.histogram() for name, tally in self._tallies.items()}
 
     def observe(self, name: str, values: NDArray[np.floating]) -> None:
         """Count the values of tensor `name`, of any shape.
@@ -32,14 +32,12 @@ class Observer:
             CalibrationError: if a value is NaN or infinite; nothing of the array is counted then.
         """
         try:
-            found = count(values, bins=self._bins)
+            self._tallies.setdefault(name, Tally(self._bins)).add(values)
         except CalibrationError as error:
             raise CalibrationError(
                 f'tensor "{name}": {error.problem}',
                 hint="the float model overflows on this image, or the engine is broken; keep the tensor in float",
             ) from error
-        before = self._histograms.get(name)
-        self._histograms[name] = found if before is None else merge(before, found)
 
 
 def merge_all(one: Mapping[str, Histogram], other: Mapping[str, Histogram]) -> dict[str, Histogram]:

@@ -85,7 +85,10 @@ class TensorRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class CalibrationTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Ranges by tensor name, and where they come from; what is None was not known, as in an imported cache."""
+    """Ranges by tensor name, and where they come from; what is None was not known, as in an imported cache.
+
+    `float_reasons` says of nodes in `keep_float` why they are there, where that is known.
+    """
 
     model: ModelId | None
     preprocess: dict[str, Any] | None
@@ -95,5 +98,6 @@ class CalibrationTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     made_by: MadeBy
     tensors: Mapping[str, TensorRange]
     keep_float: tuple[str, ...] = ()
+    float_reasons: Mapping[str, str] = msgspec.field(default_factory=dict)
     evidence: Evidence | None = None
     imported: Imported | None = None

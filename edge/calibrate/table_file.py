@@ -67,12 +67,14 @@ def _texts(table: CalibrationTable, content: Mapping[str, Any]) -> Iterator[tupl
                 yield key, block("{}", rows)
             case "keep_float":
                 yield key, block("[]", map(one_line, sorted(value)))
+            case "float_reasons":
+                yield key, block("{}", (f"{one_line(name)}: {one_line(value[name])}" for name in sorted(value)))
             case _:
                 yield key, one_line(value)
 
 
 def _is_left_out(key: str, value: object) -> bool:
-    return (key == "imported" and value is None) or (key == "keep_float" and not value)
+    return (key == "imported" and value is None) or (key in ("keep_float", "float_reasons") and not value)
 
 
 def _row(tensor: TensorRange) -> dict[str, Any]:

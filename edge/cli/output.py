@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-__all__ = ["echo_json", "echo_pairs", "make_table", "progress_bar", "stderr_console"]
+__all__ = ["echo_json", "echo_pairs", "make_table", "progress_bar", "stage_bars", "stderr_console"]
 
 
 def stderr_console() -> Console:
@@ -68,3 +68,37 @@ class progress_bar(AbstractContextManager["_Bar"]):  # noqa: N801 - reads as the
     def __exit__(self, *exc_info: object) -> None:
         """Remove it."""
         self._progress.stop()
+
+
+class stage_bars(AbstractContextManager["stage_bars"]):  # noqa: N801 - as above
+    """A bar on stderr for each of several stages; where stderr is no terminal, the name of each stage instead."""
+
+    def __init__(self) -> None:
+        self._bar: progress_bar | None = None
+        self._current: _Bar | None = None
+
+    def __enter__(self) -> stage_bars:
+        """Show nothing yet."""
+        return self
+
+    def stage(self, name: str, steps: int) -> None:
+        """Begin a stage of about `steps` steps."""
+        self._end()
+        if not stderr_console().is_terminal:
+            click.echo(f"{name}: about {steps} steps", err=True)
+        self._bar = progress_bar(name, total=steps)
+        self._current = self._bar.__enter__()
+
+    def advance(self) -> None:
+        """Take one step."""
+        if self._current is not None:
+            self._current.advance()
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Remove the last bar."""
+        self._end()
+
+    def _end(self) -> None:
+        if self._bar is not None:
+            self._bar.__exit__()
+            self._bar = None

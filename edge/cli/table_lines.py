@@ -23,7 +23,8 @@ def provenance(content: CalibrationTable) -> Iterator[tuple[str, str]]:
     if content.imported is not None:
         yield "imported", origin(content)
     for node in content.keep_float:
-        yield "kept float", node
+        reason = content.float_reasons.get(node)
+        yield "kept float", node if reason is None else f"{node}  ({reason})"
     if evidence is not None:
         yield (
             "evidence",

@@ -23,7 +23,7 @@ from edge.types import Detections, ModelSpec, Precision, StreamId
 from edge.vision.detect import Detector
 from edge.vision.heads import Head
 
-__all__ = ["Evaluation", "EvaluationOptions", "evaluate_model"]
+__all__ = ["Evaluation", "EvaluationOptions", "coco_detector", "evaluate_model"]
 
 # COCO's own protocol: every candidate counts, down to where it no longer changes the precision-recall curve.
 SCORE_THRESHOLD = 0.001
@@ -120,7 +120,7 @@ def evaluate_model(options: EvaluationOptions, *, on_image: Callable[[int, int],
     kept: dict[str, tuple[Detections, GroundTruth]] = {}
     try:
         source.open()
-        for header, found in detect_all(source, engine, _detector(spec)):
+        for header, found in detect_all(source, engine, coco_detector(spec)):
             stem = paths[header.frame - 1].stem
             truth = labels.truth(stem, header.source_size)
             accumulator.add(stem, found, truth)
@@ -166,7 +166,8 @@ def _by_pycocotools(kept: dict[str, tuple[Detections, GroundTruth]]) -> tuple[fl
     return map_by_pycocotools(detected, {stem: truth for stem, (_, truth) in kept.items()})
 
 
-def _detector(spec: ModelSpec) -> Detector:
+def coco_detector(spec: ModelSpec) -> Detector:
+    """Return the detector that COCO's protocol wants."""
     return Detector(
         head=Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides, is_multi_label=True),
         score_threshold=SCORE_THRESHOLD,

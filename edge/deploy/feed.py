@@ -1,7 +1,9 @@
-"""The frames of a finite source through an engine: while one canvas is inferred, the other is filled."""
+"""The frames of a finite source through an engine: while some canvases are inferred, others are filled and read."""
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
@@ -10,10 +12,10 @@ from numpy.typing import NDArray
 
 from edge.errors import EndOfStream, SourceError
 from edge.protocols import FrameSource
-from edge.types import FrameHeader, Letterbox, Preprocess
+from edge.types import Frame, FrameHeader, Letterbox, Preprocess
 from edge.vision.letterbox import fill_border, paste
 
-__all__ = ["Placed", "Runner", "feed"]
+__all__ = ["Placed", "Runner", "canvases_of", "feed"]
 
 _READ_TIMEOUT_S = 60.0
 Placed = tuple[FrameHeader, Letterbox]
@@ -50,23 +52,35 @@ class Runner(Protocol[T_co]):
 def feed(source: FrameSource, engine: Runner[T_co]) -> Iterator[tuple[Sequence[Placed], T_co]]:
     """Yield what comes out of each canvas, and which frames were on its rows; in order, until the source ends.
 
-    What is yielded is valid until the next step; the next canvas is inferred meanwhile.
+    What is yielded is valid until the next step; the other canvases are inferred meanwhile.
 
     Raises:
         EdgeError: what source and engine raise; `EndOfStream` is the end of the iteration.
     """
-    running: tuple[int, list[Placed]] | None = None
-    index = 0
+    free, running = list(range(len(engine.canvases))), deque[tuple[int, list[Placed]]]()
     while True:
-        filled = _fill(source, engine, index)
-        output = None if running is None else (running[1], engine.wait(running[0]))
-        if filled:
-            engine.start(index, len(filled))
-        if output is not None:
-            yield output
-        if not filled:
+        while free and (filled := _fill(source, engine, free[0])):
+            engine.start(free[0], len(filled))
+            running.append((free.pop(0), filled))
+        if not running:
             return
-        running, index = (index, filled), 1 - index
+        index, filled = running.popleft()
+        yield filled, engine.wait(index)
+        free.append(index)
+
+
+def canvases_of(source: FrameSource, preprocess: Preprocess) -> Iterator[NDArray[np.uint8]]:
+    """Yield a canvas of its own, uint8 (H, W, 3) RGB, for each frame of a finite, opened source.
+
+    Raises:
+        SourceError: if a frame cannot be read.
+    """
+    size = preprocess.size
+    with contextlib.suppress(EndOfStream):
+        while (frame := source.read(_READ_TIMEOUT_S)) is not None:
+            row = np.empty((size.height, size.width, 3), np.uint8)
+            _place(frame, row, preprocess)
+            yield row
 
 
 def _fill(source: FrameSource, engine: Runner[T_co], index: int) -> list[Placed]:
@@ -79,8 +93,11 @@ def _fill(source: FrameSource, engine: Runner[T_co], index: int) -> list[Placed]
             break
         if frame is None:
             raise SourceError(f"{source.stream}: no frame within {_READ_TIMEOUT_S:.0f} s")
-        row = canvas[len(placed)]
-        fill_border(row, frame.letterbox, pad_value=engine.preprocess.pad_value)
-        paste(frame.image, row, frame.letterbox)
+        _place(frame, canvas[len(placed)], engine.preprocess)
         placed.append((frame.header, frame.letterbox))
     return placed
+
+
+def _place(frame: Frame, row: NDArray[np.uint8], preprocess: Preprocess) -> None:
+    fill_border(row, frame.letterbox, pad_value=preprocess.pad_value)
+    paste(frame.image, row, frame.letterbox)

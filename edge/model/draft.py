@@ -37,6 +37,8 @@ _SHAPE_INPUTS: Mapping[str, tuple[int, ...]] = {
 _IR_WITH_STORED_APART = 4
 _WITH_SUBGRAPHS = frozenset(("If", "Loop", "Scan"))
 
+_FLOAT32 = 1  # of ONNX's TensorProto.DataType
+
 
 class Draft:
     """A private copy of a model that can be changed, and turned into a graph or into bytes again."""
@@ -141,6 +143,12 @@ class Draft:
             copies = copy.deepcopy(values)
             del field[:]
             field.extend(copies)
+
+    def add_output(self, name: str, *, rank: int) -> None:
+        """Let a float32 tensor inside be an output, too, of `rank` dimensions of any size."""
+        value = self.proto.graph.output.add(name=name)
+        value.type.tensor_type.elem_type = _FLOAT32
+        _declare(value, (None,) * rank)
 
     def clear_input(self, position: int, index: int) -> None:
         """Leave out the optional input `index` of node `position`."""

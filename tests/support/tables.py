@@ -1,13 +1,67 @@
-"""Calibration tables of tiny models: each tensor's own largest value over random pictures, as min-max would find it."""
+"""Calibration tables by ONNX Runtime's activations: on images that lie on the canvas as they are, or on random ones."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
+import cv2
+import msgspec
 import numpy as np
 
-from edge.calibrate.table import CalibrationTable, MadeBy, ModelId, TensorRange
+from edge.calibrate.table import CalibrationTable, DatasetId, MadeBy, ModelId, TensorRange
 from edge.calibrate.table_file import write_table
 from edge.model.inspect import inspect_model
-from tests.support.qdq import minmax
+from edge.types import ColourOrder, ModelSpec
+from tests.support.qdq import all_tensors, minmax
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A model, images of its size, every float tensor of it on them (by ONNX Runtime), and its table."""
+
+    spec: ModelSpec
+    images: Path
+    feed: dict
+    tensors: dict
+    table: CalibrationTable
+    folder: Path
+
+    def table_with(self, *, ranges=None, **changes) -> Path:
+        """Write the table with other ranges, or other fields, and return where."""
+        tensors = {**self.table.tensors, **{n: TensorRange(amax=a, method="x") for n, a in (ranges or {}).items()}}
+        path = self.folder / "table.calib.json"
+        write_table(path, msgspec.structs.replace(self.table, tensors=tensors, **changes))
+        return path
+
+    def amax(self, name) -> float:
+        return self.table.tensors[name].amax
+
+
+def calibrated(folder: Path, model: Path, *, count: int = 3) -> Calibrated:
+    """Return `model` with `count` images of soft blobs and a minmax table."""
+    spec = inspect_model(model)
+    size, random = spec.preprocess.size, np.random.default_rng(7)
+    (folder / "images").mkdir()
+    pictures = []
+    for index in range(count):
+        coarse = random.integers(0, 256, (12, 12, 3), np.uint8)
+        picture = cv2.resize(coarse, (size.width, size.height), interpolation=cv2.INTER_CUBIC)
+        cv2.imwrite(str(folder / "images" / f"{index}.png"), picture)
+        pictures.append(picture if spec.preprocess.colour_order is ColourOrder.BGR else picture[..., ::-1])
+    planes = np.stack(pictures).transpose(0, 3, 1, 2).astype(np.float32) * np.float32(spec.preprocess.scale)
+    runs = [all_tensors(model, {spec.input_name: plane[None]}) for plane in planes]
+    tensors = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
+    table = CalibrationTable(
+        model=ModelId(name=spec.name, sha256=spec.sha256),
+        preprocess=spec.preprocess.as_json(),
+        preprocess_sha256=spec.preprocess.sha256,
+        dataset=DatasetId(images=count, sha256="0" * 64),
+        method="minmax",
+        made_by=MadeBy(engine="test"),
+        tensors={n: TensorRange(amax=float(np.abs(x).max()), method="minmax") for n, x in tensors.items()},
+    )
+    return Calibrated(
+        spec=spec, images=folder / "images", feed={spec.input_name: planes}, tensors=tensors, table=table, folder=folder
+    )
 
 
 def table_of(model: Path, /, *, overrides=None, **changes) -> CalibrationTable:

@@ -2,5 +2,6 @@
 
 from edge.engine.openvino.activations import OpenVinoActivations
 from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino.profile import LayerProfiler
 
-__all__ = ["OpenVinoActivations", "OpenVinoEngine", "OpenVinoOptions"]
+__all__ = ["LayerProfiler", "OpenVinoActivations", "OpenVinoEngine", "OpenVinoOptions"]

@@ -15,7 +15,7 @@ from edge.types import ColourOrder, ModelSpec, Preprocess
 
 __all__ = ["OpenVinoActivations"]
 
-_CANVASES = 2
+_IN_FLIGHT_BESIDE_CORES = 2  # one that is being read, and one that waits, so that no core ever does
 
 
 class OpenVinoActivations:
@@ -28,7 +28,7 @@ class OpenVinoActivations:
         spec: what the model is.
         names: tensors to give out.
         largest_of: other tensors of which only the largest |x| of an image is given out, float32 (count,).
-        max_batch: rows of each canvas; None: one for each core.
+        max_batch: rows of each canvas.
         content: the model, where it is not what the file of `spec` holds.
 
     Raises:
@@ -42,7 +42,7 @@ class OpenVinoActivations:
         names: Sequence[str],
         *,
         largest_of: Sequence[str] = (),
-        max_batch: int | None = None,
+        max_batch: int = 1,
         content: bytes | None = None,
     ) -> None:
         cores = available_cores()
@@ -52,7 +52,7 @@ class OpenVinoActivations:
             "INFERENCE_PRECISION_HINT": "f32",
         }
         self._spec = spec
-        self._max_batch = cores if max_batch is None else max_batch
+        self._max_batch = max_batch
         inner = tuple(name for name in names if name != spec.input_name)
         step = spec.batch or 1
         compiler = Compiler(spec, config, content=content, inner=inner, largest_of=largest_of)
@@ -60,9 +60,10 @@ class OpenVinoActivations:
         self._largest = {name: largest_name(name) for name in largest_of}
         outputs = tuple(dict.fromkeys((*inner, spec.output_name, *self._largest.values())))
         rows = -(-self._max_batch // step) * step
-        self._rows = tuple(Rows(compiled, outputs, preprocess=spec.preprocess, rows=rows) for _ in range(_CANVASES))
+        canvases = cores + _IN_FLIGHT_BESIDE_CORES
+        self._rows = tuple(Rows(compiled, outputs, preprocess=spec.preprocess, rows=rows) for _ in range(canvases))
         self._input = _Input(spec.preprocess, rows) if len(inner) < len(names) else None
-        self._counts = [0] * _CANVASES
+        self._counts = [0] * canvases
 
     @property
     def name(self) -> str:
@@ -81,7 +82,7 @@ class OpenVinoActivations:
 
     @property
     def canvases(self) -> tuple[NDArray[np.uint8], ...]:
-        """Two canvases, uint8 (max_batch, H, W, 3) RGB."""
+        """More canvases than cores, uint8 (max_batch, H, W, 3) RGB."""
         return tuple(rows.canvas[: self._max_batch] for rows in self._rows)
 
     def start(self, index: int, count: int) -> None:

@@ -31,9 +31,13 @@ class Rows:
     ) -> None:
         size, some_model = preprocess.size, next(iter(compiled.values()))
         self.canvas = np.full((rows, size.height, size.width, 3), preprocess.pad_value, np.uint8)
-        self._outputs = {
-            name: np.zeros((rows, *tuple(some_model.output(name).shape)[1:]), np.float32) for name in outputs
+        # Nodes that compute the same are one in a compiled model, with one tensor under all their names: given an array
+        # for each name, only the last one would ever be written.
+        ports = {name: min(some_model.output(name).names) for name in outputs}
+        self._arrays = {
+            port: np.zeros((rows, *tuple(some_model.output(port).shape)[1:]), np.float32) for port in ports.values()
         }
+        self._outputs = {name: self._arrays[port] for name, port in ports.items()}
         self._requests = {
             (first, step): self._bind(model, first, step)
             for step, model in compiled.items()
@@ -88,7 +92,7 @@ class Rows:
         ov = import_openvino()
         request = model.create_infer_request()
         request.set_input_tensor(ov.Tensor(self.canvas[first : first + step], shared_memory=True))
-        for name, array in self._outputs.items():
+        for name, array in self._arrays.items():
             request.set_tensor(name, ov.Tensor(array[first : first + step], shared_memory=True))
         return request
 

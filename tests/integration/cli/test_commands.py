@@ -25,7 +25,7 @@ def command(name, *arguments, expected=0):
 
 
 COMMANDS = [
-    *(("edge-deploy", name) for name in ("demo", "inspect", "evaluate", "table", "listen", "doctor")),
+    *(("edge-deploy", name) for name in ("demo", "inspect", "evaluate", "compare", "table", "listen", "doctor")),
     *(("edge-runtime", name) for name in ("run", "bench", "doctor")),
 ]
 

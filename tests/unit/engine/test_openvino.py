@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from edge.config.schema import EngineConfig
-from edge.engine.openvino import OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino import OpenVinoActivations, OpenVinoEngine, OpenVinoOptions
 from edge.engine.select import make_engine
 from edge.errors import EngineError
 from edge.model.inspect import inspect_model
@@ -159,3 +159,25 @@ def test_quantized_model_is_computed_right_behind_a_concat(tmp_path, monkeypatch
 
     assert quantized.mac_share_int8 == 1.0
     assert np.abs(outputs[0] - outputs[1]).mean() < 0.005 * np.abs(outputs[1]).mean()
+
+
+def test_equal_nodes_are_each_given_out(tmp_path):
+    net = models.Net(32, batch=1)
+    first, last, axis = net.ints(0), net.ints(16), net.ints(2)
+    rows = [net.op("Slice", net.image, first, last, axis) for _ in range(2)]
+    halves = [
+        net.op("Slice", x, net.ints(start), net.ints(start + 16), net.ints(3))
+        for x, start in zip(rows, (0, 16), strict=True)
+    ]
+    net.op("Sigmoid", net.conv(net.op("Concat", *halves, axis=1), 6, 4), name="output0")
+    path = net.save(tmp_path / "m.onnx", {"output0": (4, 16, 16)})
+    spec = dataclasses.replace(inspect_model(models.yolov8(tmp_path / "any.onnx", size=32, batch=1)), path=path)
+    engine = OpenVinoActivations(spec, rows, max_batch=1)
+    image = pictures(spec, 1)
+    engine.canvases[0][:] = image
+
+    engine.start(0, 1)
+    found = engine.wait(0)
+
+    for name in rows:
+        np.testing.assert_allclose(found[name], image[:, :16].transpose(0, 3, 1, 2) / 255, rtol=1e-6)

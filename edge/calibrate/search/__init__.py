@@ -1,0 +1,15 @@
+"""Which range each tensor gets and which layers stay in float: found by measuring what INT8 does to the outputs.
+
+    1. methods    one method for all tensors, each measured
+    2. outliers   layers that alone carry a large part of the error: found by halving
+    3. methods    again, with the last layers, the depthwise ones, or both in float
+    4. floats     each other layer in float alone, then the best of them together
+    5. ranges     each tensor by another method alone, then the best of them together
+
+Nothing here knows an engine, an image or a label: `Measure` does, and is handed in.
+"""
+
+from edge.calibrate.search.choice import Choice, Layer, Limits, Measure
+from edge.calibrate.search.search import Found, search
+
+__all__ = ["Choice", "Found", "Layer", "Limits", "Measure", "search"]

@@ -1,0 +1,45 @@
+"""Tensors that are better off with another method: each is tried alone, then the best of them together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from edge.calibrate.search.bench import Bench
+from edge.calibrate.search.choice import Measured
+
+__all__ = ["with_better_ranges"]
+
+_CLOSE = 0.1  # ranges that differ by less are not worth a trial
+_MOST_TRIALS = 64  # those closest to the range of now: what is far off seldom helps
+_SIZES = (2, 4, 8, 12, 16, 24, 32, 48, 64)
+
+
+def with_better_ranges(bench: Bench, now: Measured) -> Measured:
+    """Return `now` with other methods for some tensors, or as it is."""
+    pairs = sorted(_alternatives(bench, now), key=lambda pair: _distance(bench, now, *pair))[:_MOST_TRIALS]
+    tried = bench.measured([now.choice.with_method(tensor, method) for tensor, method in pairs])
+    gains: dict[str, tuple[float, str]] = {}
+    for (tensor, method), one in zip(pairs, tried, strict=True):
+        gains[tensor] = max(gains.get(tensor, (0.0, "")), (now.error - one.error, method))
+    useful = sorted(((gain, tensor, method) for tensor, (gain, method) in gains.items() if method), reverse=True)
+    choice, grown = now.choice, []
+    for _, tensor, method in useful:
+        choice = choice.with_method(tensor, method)
+        grown.append(choice)
+    return bench.best([now.choice, *(grown[size - 1] for size in _SIZES if size <= len(grown))])
+
+
+def _alternatives(bench: Bench, now: Measured) -> Iterator[tuple[str, str]]:
+    """Yield tensors and methods whose ranges are really different ones."""
+    for tensor, ranges in bench.ranges.items():
+        seen = [ranges[now.choice.methods[tensor]]]
+        for method, amax in ranges.items():
+            if amax > 0 and all(abs(math.log(amax / other)) > _CLOSE for other in seen if other > 0):
+                seen.append(amax)
+                yield tensor, method
+
+
+def _distance(bench: Bench, now: Measured, tensor: str, method: str) -> float:
+    ranges = bench.ranges[tensor]
+    return abs(math.log(ranges[method] / ranges[now.choice.methods[tensor]]))

@@ -1,0 +1,65 @@
+"""The steps of the search, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from edge.calibrate.search.bench import Bench
+from edge.calibrate.search.choice import Choice, Layer, Limits, Measure, Measured
+from edge.calibrate.search.floats import with_better_floats
+from edge.calibrate.search.methods import best_group, best_method
+from edge.calibrate.search.outliers import without_outliers
+from edge.calibrate.search.ranges import with_better_ranges
+
+__all__ = ["Found", "search"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What came out, and the error after each step, by its name."""
+
+    best: Measured
+    steps: Mapping[str, float]
+    bench: Bench
+
+    def widened(self, limits: Limits) -> Found:
+        """Return what comes out when more may stay in float, which is better or the same."""
+        self.bench.widen(limits)
+        better = with_better_floats(self.bench, self.best)
+        return replace(self, best=better, steps={**self.steps, f"up to {limits.total:.0%} in float": better.error})
+
+
+def search(
+    ranges: Mapping[str, Mapping[str, float]],
+    layers: Sequence[Layer],
+    measure: Measure,
+    *,
+    floats: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+) -> Found:
+    """Return the best choice that was found.
+
+    Args:
+        ranges: range by tensor and method; every tensor has every method.
+        layers: those that can run in INT8, in the order of the model.
+        measure: what a choice does to the outputs.
+        floats: layers that stay in float whatever is found, and why.
+        limits: how much may stay in float; what `floats` holds counts as well.
+    """
+    bench = Bench(ranges, layers, limits or Limits(), measure)
+    first = Choice(methods={}, floats=dict(floats or {}))
+    now = best_method(bench, first)
+    steps = {"one method": now.error}
+    for name, step in _STEPS.items():
+        now = step(bench, now)
+        steps[name] = now.error
+    return Found(best=now, steps=steps, bench=bench)
+
+
+_STEPS = {
+    "outliers in float": without_outliers,
+    "groups in float": best_group,
+    "layers in float": with_better_floats,
+    "ranges by tensor": with_better_ranges,
+}

@@ -1,0 +1,171 @@
+"""`edge-deploy calibrate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edge.cli.lazy import verbosity_option
+
+if TYPE_CHECKING:
+    from edge.deploy.calibration import Calibration
+
+__all__ = ["calibrate"]
+
+_METHODS = ("auto", "mse", "percentile", "minmax", "entropy")
+_PROMISED = 0.5
+
+_path = click.Path(path_type=Path)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  edge-deploy calibrate yolo11s.onnx --images gates/ --labels gates-labels/
+  edge-deploy calibrate yolo11s.onnx --images gates/ -o yolo11s-gates.calib.json --method mse
+  edge-deploy calibrate yolo11s.onnx --images day1/ --method mse --save-histograms day1.npz
+  edge-deploy calibrate yolo11s.onnx --histograms day1.npz --histograms day2.npz --method mse"""
+)
+@click.argument("model", type=_path)
+@click.option("--images", type=_path, metavar="DIR", help="100 to 2000 images like those of the cameras.")
+@click.option("-o", "--out", type=_path, metavar="FILE", help="Table to write.  [default: MODEL.calib.json]")
+@click.option("--method", type=click.Choice(_METHODS), default="auto", show_default=True, help="How ranges are chosen.")
+@click.option("--labels", type=_path, metavar="DIR|FILE", help="YOLO .txt folder or COCO .json; mAP is measured then.")
+@click.option(
+    "--max-drop",
+    type=click.FloatRange(min=0, max=100),
+    metavar="POINTS",
+    help=f"Promise, with --labels: INT8 loses no more mAP50-95 points than this.  [default: {_PROMISED}]",
+)
+@click.option("--keep-float", "keep_float", multiple=True, metavar="NODE", help="A layer to be left in float; repeat.")
+@click.option("--save-histograms", type=_path, metavar="FILE", help="Keep what was seen, to be merged elsewhere.")
+@click.option("--histograms", type=_path, multiple=True, metavar="FILE", help="Merge what was seen elsewhere; repeat.")
+@click.option(
+    "--batch", "max_batch", type=click.IntRange(1, 64), default=1, help="Images on one canvas; the result is the same."
+)
+@click.option("--skip-undecodable", "is_skipping", is_flag=True, help="Leave out files that cannot be decoded.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@verbosity_option
+def calibrate(
+    model: Path,
+    images: Path | None,
+    out: Path | None,
+    method: str,
+    labels: Path | None,
+    max_drop: float | None,
+    keep_float: tuple[str, ...],
+    save_histograms: Path | None,
+    histograms: tuple[Path, ...],
+    max_batch: int,
+    is_skipping: bool,
+    as_json: bool,
+) -> None:
+    """Make the calibration table with which a model runs in INT8.
+
+    `auto` tries, on images that no range comes from, which method suits each tensor and which layers have to stay in
+    float, by what INT8 does to boxes and scores. With labels the result is proven: mAP50-95 of INT8 is measured
+    beside float's, and no table is written when more than --max-drop is lost. Half of the images (of more than 128:
+    a third) are kept apart for that.
+    """
+    from edge.calibrate.files import write_all
+    from edge.calibrate.observations_file import observations_bytes
+    from edge.calibrate.table_file import table_text
+    from edge.calibrate.thresholds.method import Method
+    from edge.cli.output import echo_json, echo_pairs, stage_bars
+    from edge.deploy.calibration import CalibrationHooks, CalibrationOptions
+    from edge.deploy.calibration import calibrate as run
+
+    _require_sense(images, histograms, method, labels, max_drop)
+    options = CalibrationOptions(
+        model=model,
+        images=images,
+        method=None if method == "auto" else Method(method),
+        labels=labels,
+        max_drop=_PROMISED if max_drop is None else max_drop,
+        keep_float=keep_float,
+        histograms=histograms,
+        max_batch=max_batch,
+        is_skipping_undecodable=is_skipping,
+    )
+    with stage_bars() as bars:
+        done = run(options, CalibrationHooks(on_stage=bars.stage, on_step=bars.advance))
+    path = out or model.with_suffix(".calib.json")
+    files = {path: table_text(done.table).encode()}
+    if save_histograms is not None:
+        files[save_histograms] = observations_bytes(done.observations)
+    write_all(files)
+    for warning in _warnings(done, has_labels=labels is not None):
+        click.echo(f"warning: {warning}", err=True)
+    if as_json:
+        echo_json(_as_json(done, path))
+    else:
+        echo_pairs(_lines(done, path))
+
+
+def _require_sense(
+    images: Path | None, histograms: tuple[Path, ...], method: str, labels: Path | None, max_drop: float | None
+) -> None:
+    if images is None and not histograms:
+        raise click.UsageError("name a folder with --images, or saved --histograms")
+    if images is None and (method == "auto" or labels is not None):
+        raise click.UsageError(
+            "histograms alone cannot prove anything: add --images, or state a --method without labels"
+        )
+    if max_drop is not None and labels is None:
+        raise click.UsageError("--max-drop is a promise about mAP: add --labels, so that mAP can be measured")
+
+
+def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:
+    from edge.calibrate.lint.check import lint_table
+    from edge.calibrate.lint.facts import facts_of_model
+    from edge.deploy.calibration import FEW_IMAGES
+
+    seen = done.observations.images
+    if done.left_out:
+        names = ", ".join(path.name for path in done.left_out)
+        yield f"{len(done.left_out)} files could not be decoded and were left out: {names}"
+    if seen < FEW_IMAGES:
+        yield f"ranges come from {seen} images only; with fewer than {FEW_IMAGES} INT8 may clip what cameras see later"
+    if not has_labels:
+        yield "without --labels nothing is promised about mAP; measure it with edge-deploy evaluate --table"
+    for finding in lint_table(done.table, facts_of_model(done.spec)):
+        yield f"{finding.code}: {finding.problem}; {finding.fix}"
+
+
+def _as_json(done: Calibration, path: Path) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "table": str(path),
+        "model": done.spec.name,
+        "model_sha256": done.spec.sha256,
+        "method": done.table.method,
+        "images": done.observations.images,
+        "tensors": len(done.table.tensors),
+        "evidence": msgspec.to_builtins(done.table.evidence),
+        "int8_mac_share": round(done.int8_mac_share, 4),
+        "float_layers": dict(done.table.float_reasons),
+        "errors": {name: round(error, 5) for name, error in done.errors.items()},
+        "left_out": [str(one) for one in done.left_out],
+        "seconds": {name: round(seconds, 2) for name, seconds in done.seconds.items()},
+    }
+
+
+def _lines(done: Calibration, path: Path) -> Iterator[tuple[str, str]]:
+    table, evidence = done.table, done.table.evidence
+    yield "table", str(path)
+    yield "ranges", f"{len(table.tensors)} tensors, {table.method}, from {done.observations.images} images"
+    yield "INT8", f"{done.int8_mac_share:.1%} of the MACs"
+    for name, why in sorted(table.float_reasons.items()):
+        yield "in float", f"{name}  ({why})"
+    for step, error in done.errors.items():
+        yield "error", f"{error:.4f}  {step}"
+    if evidence is not None:
+        yield (
+            evidence.metric,
+            f"INT8 {evidence.int8:.4f}, float {evidence.float_:.4f}, on {evidence.images} other images",
+        )
+    yield "time", ", ".join(f"{name} {seconds:.1f} s" for name, seconds in done.seconds.items())

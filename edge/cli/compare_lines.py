@@ -1,0 +1,108 @@
+"""What `edge-deploy compare` found, in words: numbers, verdicts, the summary."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from edge.deploy.comparison import Comparison
+from edge.evaluate.layers import MOST_ADDED_NOISE, LayerError, Verdict
+
+__all__ = ["SHOWN_WORST", "layer_lines", "number", "percent", "precision_of", "summary", "verdict_lines"]
+
+SHOWN_WORST = 10
+_UNKNOWN = "-"
+_SMALLEST_PERCENT = 0.01
+_HEAD = (
+    "", "in", "SQNR dB", "input dB", "added", "clipped", "become 0", "MACs", "float ms", "INT8 ms",
+    "verdict", "operator", "layer",
+)  # fmt: skip
+
+
+def number(value: float | None, form: str) -> str:
+    """Return a number as it is shown; what is not known, or no number, is a dash."""
+    if value is None or math.isnan(value):
+        return _UNKNOWN
+    return format(value, form)
+
+
+def percent(share: float | None) -> str:
+    """Return a share in percent, told apart from none at all however small it is."""
+    if share is None or math.isnan(share):
+        return _UNKNOWN
+    value = 100 * share
+    if 0 < abs(value) < _SMALLEST_PERCENT:
+        return f"{'-' if value < 0 else ''}<{_SMALLEST_PERCENT}%"
+    return f"{value:.2f}%" if value else "0"
+
+
+def precision_of(error: LayerError) -> str:
+    """Return what a layer runs in."""
+    return "INT8" if error.layer.is_int8 else "float"
+
+
+def verdict_lines() -> Iterator[tuple[str, str]]:
+    """Yield what each verdict means; the first that is true counts."""
+    yield Verdict.FLOAT.value, "the layer stays in float, by the table or because its operands cannot be quantized"
+    yield (
+        Verdict.COSTS_ACCURACY.value,
+        f"it adds more noise than {MOST_ADDED_NOISE:.0%} of the power of its output: try another range, or keep it in "
+        "float",
+    )
+    yield Verdict.UNKNOWN.value, "it has no signal, or the engine does not tell its time alone"
+    yield Verdict.PAYS.value, "three quarters of its runs in INT8 were faster than three quarters of those in float"
+    yield Verdict.SAVES_NO_TIME.value, "none of these: on this machine, it could stay in float at no cost"
+
+
+def layer_lines(found: Comparison, worst: tuple[LayerError, ...]) -> Iterator[str]:
+    """Yield a head, and one line for each layer in the order of the model; a star marks the worst."""
+    starred = {id(error) for error in worst}
+    rows = [_HEAD, *(("*" if id(error) in starred else "", *_cells(error)) for error in found.layers)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    for row in rows:
+        *cells, verdict, operator, name = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        yield f"{'  '.join(cells)}  {verdict.strip():<{widths[-3]}}  {operator.strip():<{widths[-2]}}  {name.strip()}"
+
+
+def _cells(error: LayerError) -> tuple[str, ...]:
+    return (
+        precision_of(error),
+        number(error.sqnr_db, ".1f"),
+        number(error.input_sqnr_db, ".1f"),
+        percent(error.added_noise),
+        percent(error.clipped_share),
+        percent(error.dead_share),
+        percent(error.mac_share),
+        number(error.float_ms, ".3f"),
+        number(error.int8_ms, ".3f"),
+        error.verdict.value,
+        error.layer.op_type,
+        error.layer.name,
+    )
+
+
+def summary(found: Comparison) -> str:
+    """Return one line: the output, how many layers pay, what is saved."""
+    verdicts = Counter(error.verdict for error in found.layers)
+    counts = ", ".join(f"{verdicts[verdict]} {words}" for verdict, words in _COUNTED if verdicts[verdict])
+    return f"Output {number(found.output_sqnr_db, '.1f')} dB. Of {len(found.layers)} layers {counts}. {_times(found)}"
+
+
+_COUNTED = (
+    (Verdict.PAYS, "pay"),
+    (Verdict.SAVES_NO_TIME, "save no time"),
+    (Verdict.COSTS_ACCURACY, "cost accuracy"),
+    (Verdict.FLOAT, "stay in float"),
+    (Verdict.UNKNOWN, "cannot be judged"),
+)
+
+
+def _times(found: Comparison) -> str:
+    timed = [error.times for error in found.layers if error.times is not None]
+    if not timed:
+        return "The engine tells the time of none of them."
+    float_ms = sum(error.float_ms or 0 for error in found.layers)
+    int8_ms = sum(error.int8_ms or 0 for error in found.layers)
+    which = "They" if len(timed) == len(found.layers) else f"The {len(timed)} whose time is known"
+    return f"{which} take {float_ms:.1f} ms per frame in float, {int8_ms:.1f} ms in the INT8 model (this machine)."

@@ -1,0 +1,206 @@
+"""What `edge-deploy compare` found as one HTML file: no script, nothing from elsewhere, light and dark."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from edge.calibrate.histogram import Histogram
+from edge.cli.compare_lines import SHOWN_WORST, number, percent, precision_of, summary, verdict_lines
+from edge.cli.svg import Band, Point, bars_svg, histogram_svg, points_svg
+from edge.deploy.comparison import Comparison
+from edge.evaluate.layers import LayerError, Quantization, worst_layers
+
+__all__ = ["comparison_page"]
+
+_BARS = 110
+
+_STYLE = """
+:root { color-scheme: light dark; --ground: #fcfcfb; --text: #17171a; --quiet: #5c5c63; --grid: #e4e4e1;
+  --float: #b0632c; --int8: #2a6fc9; --count: #6b7a8f; --range: #c22f3d; --dead: #c22f3d66; --worst: #fdf0e6; }
+@media (prefers-color-scheme: dark) { :root { --ground: #18181b; --text: #ececee; --quiet: #a5a5ad; --grid: #36363c;
+  --float: #e3995f; --int8: #6ba6f2; --count: #8c9bb0; --range: #f2727d; --dead: #f2727d80; --worst: #33281f; } }
+body { background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
+  max-width: 70rem; padding: 0 1rem; }
+h1 { font-size: 1.5rem; margin-bottom: .3rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .3rem; }
+h3 { font-size: .9rem; margin: 0; overflow-wrap: anywhere; } p { margin: .3rem 0 .8rem; max-width: 52rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; }
+dd { margin: 0; overflow-wrap: anywhere; }
+dt, .note, figcaption { color: var(--quiet); } .note, figcaption { font-size: .87rem; }
+.wide { overflow-x: auto; } .wide svg { min-width: 46rem; } svg { display: block; width: 100%; height: auto; }
+figure { margin: 0; }
+.grid2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1.4rem; }
+svg text { font: 11px system-ui, sans-serif; fill: var(--quiet); }
+svg text.mark { fill: var(--text); font-weight: 600; }
+.grid { stroke: var(--grid); } .axis { stroke: var(--quiet); } .line { fill: none; stroke: var(--int8); opacity: .45; }
+.int8 { fill: var(--int8); } .float { fill: var(--float); } .count { fill: var(--count); }
+.missing text { fill: var(--range); }
+circle.float { fill: var(--ground); stroke: var(--float); stroke-width: 2; } .range { fill: var(--range); }
+.dead { fill: var(--dead); } .key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 .9em;
+  border-radius: 2px; vertical-align: -.05em; } .key:first-child { margin-left: 0; }
+.key.int8 { background: var(--int8); } .key.float { background: var(--float); } .key.range { background: var(--range); }
+.key.dead { background: var(--dead); } .key.ring { background: none; border: 2px solid var(--float); border-radius: 50%;
+  box-sizing: border-box; } .key.dot { border-radius: 50%; }
+table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; width: 100%; }
+th, td { padding: .2rem .55rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--grid); }
+th { vertical-align: bottom; white-space: normal; } td.text, th.text { text-align: left; }
+td.name { white-space: normal; overflow-wrap: anywhere; min-width: 14rem; } tr.worst { background: var(--worst); }
+tr.kept td { color: var(--quiet); }
+"""
+_COLUMNS = (
+    ("#", "text"), ("layer", "text"), ("operator", "text"), ("runs in", "text"), ("SQNR dB", ""),
+    ("of its input dB", ""), ("noise added", ""), ("clipped", ""), ("become 0", ""), ("MACs", ""), ("float ms", ""),
+    ("INT8 ms", ""), ("verdict", "text"),
+)  # fmt: skip
+
+
+def comparison_page(found: Comparison) -> str:
+    """Return the whole page; names of layers and files are escaped."""
+    worst = worst_layers(found.layers, count=SHOWN_WORST)
+    title = f"INT8 against float: {found.spec.name}"
+    sections = (_head(title, found), _error_plot(found, worst), _time_plot(found), _histograms(found, worst),
+                _table(found, worst), _reading(found))  # fmt: skip
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{_STYLE}</style></head><body>\n{''.join(sections)}</body></html>\n"
+    )
+
+
+def _head(title: str, found: Comparison) -> str:
+    facts = (
+        ("Model", f"{found.spec.path} (sha256 {found.spec.sha256[:12]})"),
+        ("Table", str(found.table)),
+        ("Images", str(found.images)),
+        ("Engine", f"{found.engine}; times of this machine, on one thread"),
+        ("Output", f"{number(found.output_sqnr_db, '.1f')} dB signal to quantization noise"),
+    )
+    rows = "".join(f"<dt>{name}</dt><dd>{html.escape(value)}</dd>" for name, value in facts)
+    return f"<h1>{html.escape(title)}</h1><p>{html.escape(summary(found))}</p><dl>{rows}</dl>\n"
+
+
+def _error_plot(found: Comparison, worst: Sequence[LayerError]) -> str:
+    place = {error.layer.name: rank for rank, error in enumerate(worst, start=1)}
+    points = [
+        Point(
+            label=f"{position}. {error.layer.name}: {number(error.sqnr_db, '.1f')} dB, {error.verdict.value}",
+            values=(error.sqnr_db if math.isfinite(error.sqnr_db) else None,),
+            style="int8" if error.layer.is_int8 else "float",
+            mark=str(place.get(error.layer.name, "")),
+        )
+        for position, error in enumerate(found.layers, start=1)
+    ]
+    return (
+        "<h2>Signal to quantization noise along the model</h2>"
+        '<p class="note">Of the output of each layer, everything in front of it in INT8 as well. Higher is better; '
+        f"numbers are the ranks of the {len(worst)} layers that add most noise.</p>"
+        '<p class="note"><span class="key int8 dot"></span>in INT8<span class="key ring"></span>kept in float</p>'
+        f'<div class="wide">{points_svg(points, title="SQNR of each layer in dB", unit="dB")}</div>\n'
+    )
+
+
+def _time_plot(found: Comparison) -> str:
+    points = [
+        Point(
+            label=f"{position}. {error.layer.name}: float {number(error.float_ms, '.3f')} ms, "
+            f"INT8 {number(error.int8_ms, '.3f')} ms",
+            values=(error.float_ms, error.int8_ms),
+        )
+        for position, error in enumerate(found.layers, start=1)
+    ]
+    return (
+        "<h2>Time of each layer</h2>"
+        f'<p class="note">Median milliseconds for one frame, with what {html.escape(found.engine)} fused into the '
+        "layer, on one thread of this machine. A Jetson has other kernels: there, measure again. A cross: the engine "
+        "does not tell the time of this layer alone.</p>"
+        '<p class="note"><span class="key float"></span>float model<span class="key int8"></span>INT8 model</p>'
+        f'<div class="wide">{bars_svg(points, title="Time of each layer in float and in INT8", unit="ms")}</div>\n'
+    )
+
+
+def _histograms(found: Comparison, worst: Sequence[LayerError]) -> str:
+    figures = "".join(
+        _figure(rank, error, found.inputs[error.layer.input_]) for rank, error in enumerate(worst, start=1)
+    )
+    if not figures:
+        return ""
+    return (
+        f"<h2>What the {len(worst)} worst layers read</h2>"
+        '<p class="note">Counts of |x| in the float model, on a logarithmic scale. Values beyond the range are '
+        "clipped; below half a step they become 0.</p>"
+        '<p class="note"><span class="key range"></span>range<span class="key dead"></span>half a step, becomes 0</p>'
+        f'<div class="grid2">{figures}</div>\n'
+    )
+
+
+def _figure(rank: int, error: LayerError, histogram: Histogram) -> str:
+    quantization = error.layer.quantization
+    if quantization is None:
+        return ""
+    x_most = 1.04 * max(histogram.amax, quantization.range_)
+    counts, bands = rebinned(histogram, _BARS, x_most), _bands(quantization)
+    plot = histogram_svg(counts, x_most=x_most, bands=bands, title=f"|x| of {error.layer.input_}")
+    caption = (
+        f"reads {error.layer.input_}: largest {histogram.amax:.4g}, range {quantization.range_:.4g}, "
+        f"step {quantization.step:.3g}; {percent(error.clipped_share)} clipped, {percent(error.dead_share)} become 0"
+    )
+    title = f"{rank}. {error.layer.name}"
+    return f"<figure><h3>{html.escape(title)}</h3>{plot}<figcaption>{html.escape(caption)}</figcaption></figure>"
+
+
+def _bands(quantization: Quantization) -> tuple[Band, ...]:
+    return (
+        Band(start=0, end=quantization.step / 2, style="dead"),
+        Band(start=quantization.range_, end=quantization.range_, style="range"),
+    )
+
+
+def rebinned(histogram: Histogram, bars: int, x_most: float) -> list[int]:
+    """Return the counts of a histogram in `bars` equal parts of [0, x_most]; a bin goes where its middle lies."""
+    middles = (np.arange(len(histogram.counts)) + 0.5) * histogram.bin_width
+    where = np.minimum(middles / x_most * bars, bars - 1).astype(np.intp)
+    return [int(count) for count in np.bincount(where, weights=histogram.counts, minlength=bars)]
+
+
+def _table(found: Comparison, worst: Sequence[LayerError]) -> str:
+    head = "".join(f'<th class="{style}">{name}</th>' for name, style in _COLUMNS)
+    rows = "".join(
+        _row(position, error, style="worst" if error in worst else "" if error.layer.is_int8 else "kept")
+        for position, error in enumerate(found.layers, start=1)
+    )
+    return (
+        "<h2>All layers</h2>"
+        f'<p class="note">In the order of the model; the {len(worst)} that add most noise are shaded.</p>'
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n'
+    )
+
+
+def _row(position: int, error: LayerError, *, style: str) -> str:
+    cells = zip(_cells(position, error), (style for _, style in _COLUMNS), strict=True)
+    columns = "".join(
+        f'<td class="{kind}{" name" if number_ == 1 else ""}">{html.escape(text)}</td>'
+        for number_, (text, kind) in enumerate(cells)
+    )
+    return f'<tr class="{style}">{columns}</tr>'
+
+
+def _cells(position: int, error: LayerError) -> Iterator[str]:
+    yield from (str(position), error.layer.name, error.layer.op_type, precision_of(error))
+    yield from (number(error.sqnr_db, ".1f"), number(error.input_sqnr_db, ".1f"), percent(error.added_noise))
+    yield from (percent(error.clipped_share), percent(error.dead_share), percent(error.mac_share))
+    yield from (number(error.float_ms, ".3f"), number(error.int8_ms, ".3f"), error.verdict.value)
+
+
+def _reading(found: Comparison) -> str:
+    lines = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in verdict_lines())
+    return (
+        "<h2>How to read it</h2>"
+        "<p>SQNR is 10 log10(sum x² / sum (x - x_int8)²) over all images, where x is a tensor of the float model. "
+        "A layer makes more or less of the noise that comes in, in float just so; the noise that it adds by its own "
+        "rounding is measured against the same layer in float on the same input, in shares of the power of its output. "
+        "Clipped and become 0 are shares of the values that it reads, "
+        f"the latter of those that are not 0.</p><dl>{lines}</dl>\n"
+    )

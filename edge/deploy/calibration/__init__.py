@@ -1,0 +1,11 @@
+"""From a model and images to a calibration table, and to the proof that it keeps the accuracy."""
+
+from edge.deploy.calibration.calibrate import (
+    FEW_IMAGES,
+    Calibration,
+    CalibrationHooks,
+    CalibrationOptions,
+    calibrate,
+)
+
+__all__ = ["FEW_IMAGES", "Calibration", "CalibrationHooks", "CalibrationOptions", "calibrate"]

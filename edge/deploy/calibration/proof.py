@@ -1,0 +1,104 @@
+"""What INT8 costs in accuracy, on images that no range comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edge.config.schema import EngineConfig
+from edge.deploy.calibration.images import CalibrationImage, still_source
+from edge.deploy.detections import detect_all
+from edge.deploy.evaluation import coco_detector
+from edge.engine.select import make_engine
+from edge.evaluate.coco_map import Accumulator
+from edge.evaluate.truth import GroundTruth, Labels
+from edge.types import Detections, ModelSpec, Precision
+
+__all__ = ["Proof", "Prover"]
+
+_BATCH = 2
+_REPORTED_SCORE = 0.25  # float detections above stand for what is there, where nobody says what is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """Accuracy of float and INT8 on the same images, 0 to 1; `metric` says of what."""
+
+    metric: str
+    images: int
+    float_: float
+    int8: float
+
+    @property
+    def drop(self) -> float:
+        """How much INT8 loses, in mAP points (hundredths)."""
+        return 100 * (self.float_ - self.int8)
+
+
+class Prover:
+    """Measures INT8 models against the float model.
+
+    Args:
+        spec: the float model.
+        images: none of those that ranges come from.
+        labels: what is on them; None: what the float model finds counts as the truth.
+        on_image: called after each inference.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        images: Sequence[CalibrationImage],
+        labels: Labels | None,
+        *,
+        on_image: Callable[[], None],
+    ) -> None:
+        self._spec = spec
+        self._images = images
+        self._on_image = on_image
+        self._truths: dict[str, GroundTruth] = {}
+        found = Accumulator()
+        for image, detections, truth in self._detect(None, labels):
+            self._truths[image.sha256] = truth
+            found.add(image.sha256, detections, truth)
+        self._float = 1.0 if labels is None else found.result().map50_95
+        self._metric = "mAP50-95" if labels is not None else "mAP50-95 against float"
+
+    def prove(self, quantized: bytes) -> Proof:
+        """Return how good a Q/DQ model is.
+
+        Raises:
+            EdgeError: if it cannot be run.
+        """
+        found = Accumulator()
+        for image, detections, _ in self._detect(quantized, None):
+            found.add(image.sha256, detections, self._truths[image.sha256])
+        int8 = found.result().map50_95
+        return Proof(metric=self._metric, images=len(self._images), float_=self._float, int8=int8)
+
+    def _detect(
+        self, quantized: bytes | None, labels: Labels | None
+    ) -> Iterator[tuple[CalibrationImage, Detections, GroundTruth]]:
+        precision = Precision.FP32 if quantized is None else Precision.INT8
+        engine = make_engine(self._spec, EngineConfig(), precision=precision, max_batch=_BATCH, quantized=quantized)
+        source = still_source(self._images, self._spec.preprocess)
+        try:
+            for header, found in detect_all(source, engine, coco_detector(self._spec)):
+                image = self._images[header.frame - 1]
+                truth = _reported(found) if labels is None else labels.truth(image.path.stem, header.source_size)
+                yield image, found, truth
+                self._on_image()
+        finally:
+            source.close()
+            engine.close()
+
+
+def _reported(found: Detections) -> GroundTruth:
+    """Return the detections that a service would report, as the truth."""
+    kept = found.score >= _REPORTED_SCORE
+    count = int(kept.sum())
+    return GroundTruth(
+        xyxy=found.xyxy[kept].astype(np.float64), class_id=found.class_id[kept], is_crowd=np.zeros(count, np.bool_)
+    )

@@ -1,0 +1,107 @@
+"""What a choice does to the outputs: each one is built as a Q/DQ model, run, and compared with the float model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.calibrate.search import Choice
+from edge.config.schema import EngineConfig
+from edge.deploy.calibration.images import CalibrationImage, still_source
+from edge.deploy.feed import canvases_of
+from edge.engine.select import make_engine
+from edge.errors import DatasetError
+from edge.evaluate.parity import Parity, compare_candidates
+from edge.model.graph import Graph
+from edge.model.qdq import QdqModel, insert_qdq
+from edge.protocols import Engine
+from edge.types import ModelSpec, Precision
+from edge.vision.heads import Candidates, Head, decode
+
+__all__ = ["Trials", "ranges_of"]
+
+_THRESHOLD = 0.02  # candidates below say little, and there are very many
+_WORKERS = 2  # compiling takes as long as running, and uses one core each
+
+Ranges = Mapping[str, Mapping[str, float]]
+
+
+class Trials:
+    """Implements `edge.calibrate.search.Measure` on some images, whose canvases it keeps.
+
+    Every model runs on one thread, so that errors do not depend on how many are tried side by side.
+
+    Args:
+        spec: the float model.
+        graph: its graph.
+        ranges: range by tensor and method.
+        on_trial: called after each.
+    """
+
+    def __init__(self, spec: ModelSpec, graph: Graph, ranges: Ranges, *, on_trial: Callable[[], None]) -> None:
+        self._spec = spec
+        self._graph = graph
+        self._ranges = ranges
+        self._on_trial = on_trial
+        self._head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides, is_multi_label=True)
+        self._canvases: list[NDArray[np.uint8]] = []
+        self._reference: list[Candidates] = []
+
+    def prepare(self, images: Sequence[CalibrationImage]) -> None:
+        """Try on `images` from now on, none of those that the ranges come from.
+
+        Raises:
+            EdgeError: if an image cannot be decoded, the float model cannot be run, or it finds nothing at all.
+        """
+        source = still_source(images, self._spec.preprocess)
+        self._canvases = list(canvases_of(source, self._spec.preprocess))
+        self._reference = self._found(None)
+        if not sum(len(candidates.score) for candidates in self._reference):
+            raise DatasetError(
+                f"{self._spec.name} finds nothing at all on {len(images)} images, so that nothing can be compared",
+                hint="calibrate with images of what the cameras will see; look at edge-deploy inspect",
+            )
+
+    def __call__(self, choices: Sequence[Choice]) -> list[float]:
+        """Return the error of each choice, 0 for outputs equal to those of the float model."""
+        with ThreadPoolExecutor(_WORKERS, thread_name_prefix="trial") as pool:
+            return list(pool.map(self._error, choices))
+
+    def quantized(self, choice: Choice) -> QdqModel:
+        """Return the model that `choice` stands for."""
+        ranges = ranges_of(choice, self._ranges)
+        return insert_qdq(self._graph, self._spec, ranges=ranges, keep_float=tuple(choice.floats))
+
+    def _error(self, choice: Choice) -> float:
+        found = self._found(self.quantized(choice).model)
+        pairs = zip(self._reference, found, strict=True)
+        parity = sum((compare_candidates(*pair, self._spec.family) for pair in pairs), Parity())
+        self._on_trial()
+        return parity.error
+
+    def _found(self, quantized: bytes | None) -> list[Candidates]:
+        """Return the candidates of each image."""
+        precision = Precision.FP32 if quantized is None else Precision.INT8
+        config = EngineConfig(threads=1)
+        engine = make_engine(self._spec, config, precision=precision, max_batch=1, quantized=quantized)
+        try:
+            return [
+                decode(output, self._head, score_threshold=_THRESHOLD) for output in _outputs(engine, self._canvases)
+            ]
+        finally:
+            engine.close()
+
+
+def ranges_of(choice: Choice, ranges: Ranges) -> dict[str, float]:
+    """Return the range of each tensor by the method that was chosen for it."""
+    return {tensor: ranges[tensor][method] for tensor, method in choice.methods.items()}
+
+
+def _outputs(engine: Engine, canvases: Iterable[NDArray[np.uint8]]) -> Iterator[NDArray[np.float32]]:
+    for canvas in canvases:
+        engine.canvases[0][0] = canvas
+        engine.start(0, 1)
+        yield engine.wait(0)

@@ -1,0 +1,113 @@
+"""What each layer costs: OpenVINO's own profile of a model, brought back to the names of the ONNX file.
+
+OpenVINO fuses: of a convolution, its bias, its SiLU and the quantization behind it one node is left, which is executed,
+timed and named after one of them. The compiled model says which nodes of the file went into it (`originalLayersNames`);
+names that merely look alike are never taken for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.engine.openvino.compiler import Compiler
+from edge.errors import EngineError
+from edge.types import ModelSpec
+
+__all__ = ["LayerProfiler", "executed_node_of_layers"]
+
+_ORIGINS = "originalLayersNames"
+_PRODUCT = "/WithoutBiases"  # how OpenVINO's reader calls the product of a node whose bias it makes an Add of
+_CONFIG = {
+    "PERF_COUNT": "YES",
+    "NUM_STREAMS": "1",
+    "INFERENCE_NUM_THREADS": "1",
+    "INFERENCE_PRECISION_HINT": "f32",
+}
+
+
+class LayerProfiler:
+    """Times single layers on one thread, with everything that OpenVINO fused into them.
+
+    Reordering in front of a layer is a node of its own in the engine, and not in its time.
+
+    Args:
+        spec: what the model is.
+        layers: names of nodes in the ONNX file.
+        content: the model, where it is not what the file of `spec` holds.
+
+    Raises:
+        EngineError: if OpenVINO cannot read or compile the model.
+        MissingDependencyError: if openvino is not installed.
+    """
+
+    def __init__(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> None:
+        self._spec = spec
+        self._rows = spec.batch or 1
+        compiled = Compiler(spec, _CONFIG, content=content).compile(self._rows)
+        self._executed = executed_node_of_layers(_origins(compiled), layers)
+        self._request = compiled.create_infer_request()
+        self._runs: list[dict[str, float]] = []
+
+    def warm_up(self, images: NDArray[np.uint8]) -> None:
+        """Infer without keeping the times; `images` as in `run`."""
+        try:
+            self._request.infer([images])
+        except RuntimeError as error:
+            raise EngineError(f"{self._spec.path.name}: inference failed: {error}") from error
+
+    def run(self, images: NDArray[np.uint8]) -> None:
+        """Infer `images`, uint8 (batch of the model or 1, H, W, 3) RGB, and keep the times.
+
+        Raises:
+            EngineError: if the inference failed.
+        """
+        self.warm_up(images)
+        spent = {info.node_name: info.real_time.total_seconds() for info in _executed(self._request)}
+        self._runs.append({layer: spent[node] for layer, node in self._executed.items() if node in spent})
+
+    def times(self) -> dict[str, NDArray[np.float64]]:
+        """Return seconds for one frame in each run, float64 (runs,), by layer.
+
+        A layer is left out where no node of the engine is known to be it alone: it was fused with another one of
+        `layers`, cut into several nodes, or computed once and for all.
+        """
+        layers = [layer for layer in self._executed if all(layer in run for run in self._runs)]
+        return {layer: np.array([run[layer] for run in self._runs]) / self._rows for layer in layers}
+
+
+def executed_node_of_layers(origins: Mapping[str, str], layers: Collection[str]) -> dict[str, str]:
+    """Return which node of an engine is each of `layers`, where exactly one is, and is no other of them too.
+
+    Args:
+        origins: of each node of the engine the names that went into it, joined by commas.
+        layers: names in the ONNX file; a comma inside a name does no harm.
+    """
+    parts = {node: f",{joined}," for node, joined in origins.items()}
+    names_of = {layer: (f",{layer},", f",{layer}{_PRODUCT},") for layer in layers}
+    nodes_of = {
+        layer: [node for node, joined in parts.items() if any(name in joined for name in names)]
+        for layer, names in names_of.items()
+    }
+    layers_of: dict[str, int] = {}
+    for nodes in nodes_of.values():
+        for node in nodes:
+            layers_of[node] = layers_of.get(node, 0) + 1
+    return {layer: nodes[0] for layer, nodes in nodes_of.items() if len(nodes) == 1 and layers_of[nodes[0]] == 1}
+
+
+def _origins(compiled: Any) -> dict[str, str]:
+    """Return what the nodes of a compiled model were made of; constants are not executed and left out."""
+    found: dict[str, str] = {}
+    for node in compiled.get_runtime_model().get_ordered_ops():
+        info = node.get_rt_info()
+        if _ORIGINS in info and str(info["layerType"].astype(str)) != "Const":
+            found[node.get_friendly_name()] = str(info[_ORIGINS].astype(str))
+    return found
+
+
+def _executed(request: Any) -> Iterable[Any]:
+    return (info for info in request.get_profiling_info() if info.status == info.Status.EXECUTED)

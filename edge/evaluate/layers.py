@@ -1,0 +1,266 @@
+"""How much each layer loses in INT8, and whether what it saves is worth it.
+
+Signal and noise are summed over all images, in float64:
+
+    SQNR = 10 log10(sum x^2 / sum (x - x_int8)^2)
+
+where x is a tensor of the float model and x_int8 the same tensor of the INT8 model, everything in front of it in INT8
+as well. A layer also makes more or less of the noise that comes in, in float just so; SQNR of output and input cannot
+tell that from the noise that its own rounding adds. So that is measured apart, against the layer in float on the very
+input that the INT8 model has for it (its twin):
+
+    added = sum (x_twin - x_int8)^2 / sum x_twin^2
+
+A layer pays where that is at most MOST_ADDED_NOISE and it is faster in INT8 by more than the noise of the clock.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "MOST_ADDED_NOISE",
+    "Layer",
+    "LayerError",
+    "LayerErrors",
+    "LayerTimes",
+    "Quantization",
+    "Verdict",
+    "worst_layers",
+]
+
+MOST_ADDED_NOISE = 0.01  # of the power of the signal: what a layer adds that keeps 20 dB by itself
+_CHUNK = 1 << 16  # values at once: float64 copies that stay in the cache
+_QUARTILES = (0.25, 0.75)
+
+
+class Verdict(str, enum.Enum):
+    """Whether a layer pays for itself in INT8; the first that is true, from the top."""
+
+    FLOAT = "float"  # it stays in float
+    COSTS_ACCURACY = "costs accuracy"  # it adds more noise than MOST_ADDED_NOISE
+    UNKNOWN = "unknown"  # there is no signal, or its time is not known
+    PAYS = "pays"  # three quarters of its runs in INT8 are faster than three quarters of those in float
+    SAVES_NO_TIME = "saves no time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """How the values of a tensor become INT8: what is above `range_` is clipped, what is below `step` / 2 becomes 0."""
+
+    range_: float
+    step: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.step <= self.range_ < math.inf:
+            raise ValueError(f"a range is larger than its step, and both are positive; got {self.range_}, {self.step}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A weighted node: `input_` is the activation that it reads, `quantization` how; None where it reads float.
+
+    `twin` is what the INT8 model calls the output of the same node in float; None where the node itself is.
+    """
+
+    name: str
+    op_type: str
+    input_: str
+    output: str
+    macs: int
+    quantization: Quantization | None
+    twin: str | None
+
+    def __post_init__(self) -> None:
+        if (self.quantization is None) != (self.twin is None):
+            raise ValueError(f"{self.name}: a layer in INT8 has a range and a twin in float, one in float neither")
+
+    @property
+    def is_int8(self) -> bool:
+        """Whether it runs in INT8."""
+        return self.quantization is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerTimes:
+    """Seconds for one frame in each run, float64 (runs,), in either arithmetic."""
+
+    float_s: NDArray[np.float64]
+    int8_s: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        if not (self.float_s.size and self.int8_s.size):
+            raise ValueError("expected at least one run in float and one in INT8")
+
+    @property
+    def saves(self) -> bool:
+        """Whether three quarters of the runs in INT8 are faster than three quarters of those in float."""
+        return float(np.quantile(self.int8_s, _QUARTILES[1])) < float(np.quantile(self.float_s, _QUARTILES[0]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerError:
+    """What INT8 does to one layer.
+
+    Attributes:
+        sqnr_db: of its output; infinite without noise, NaN without signal and noise.
+        input_sqnr_db: of the activation that it reads.
+        own_sqnr_db: of its output, with its own rounding as the only noise; None where it runs in float.
+        clipped_share: of the values that it reads, those beyond the range; None where it reads float.
+        dead_share: of those that are not zero, those that become zero.
+        mac_share: its multiply-accumulates, of all weighted nodes.
+        times: None where the engine does not tell them for this layer alone.
+    """
+
+    layer: Layer
+    sqnr_db: float
+    input_sqnr_db: float
+    own_sqnr_db: float | None
+    clipped_share: float | None
+    dead_share: float | None
+    mac_share: float
+    times: LayerTimes | None
+
+    @property
+    def added_noise(self) -> float | None:
+        """Noise that its own rounding adds, in shares of its signal's power; None where it runs in float."""
+        return None if self.own_sqnr_db is None else _noise_share(self.own_sqnr_db)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it pays for itself."""
+        added = self.added_noise
+        if added is None:
+            return Verdict.FLOAT
+        if added > MOST_ADDED_NOISE:
+            return Verdict.COSTS_ACCURACY
+        if self.times is None or math.isnan(added):
+            return Verdict.UNKNOWN
+        return Verdict.PAYS if self.times.saves else Verdict.SAVES_NO_TIME
+
+    @property
+    def float_ms(self) -> float | None:
+        """Median milliseconds for one frame in float."""
+        return None if self.times is None else 1e3 * float(np.median(self.times.float_s))
+
+    @property
+    def int8_ms(self) -> float | None:
+        """Median milliseconds for one frame in the INT8 model."""
+        return None if self.times is None else 1e3 * float(np.median(self.times.int8_s))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; the keys are stable, and what is not finite is null."""
+        return {
+            "name": self.layer.name,
+            "op_type": self.layer.op_type,
+            "precision": "int8" if self.layer.is_int8 else "float",
+            "sqnr_db": _finite(self.sqnr_db, digits=3),
+            "input_sqnr_db": _finite(self.input_sqnr_db, digits=3),
+            "own_sqnr_db": _finite(self.own_sqnr_db, digits=3),
+            "clipped_share": _finite(self.clipped_share, digits=9),
+            "dead_share": _finite(self.dead_share, digits=9),
+            "macs": self.layer.macs,
+            "mac_share": _finite(self.mac_share, digits=6),
+            "float_ms": _finite(self.float_ms, digits=4),
+            "int8_ms": _finite(self.int8_ms, digits=4),
+            "verdict": self.verdict.value,
+        }
+
+
+class LayerErrors:
+    """Sums over images; memory depends on the number of tensors only.
+
+    Args:
+        quantizations: of the tensors that are read in INT8.
+    """
+
+    def __init__(self, quantizations: Mapping[str, Quantization]) -> None:
+        self._quantizations = dict(quantizations)
+        self._sums: dict[str, _Sums] = {}
+
+    def add(self, name: str, float_values: NDArray[np.float32], int8_values: NDArray[np.float32]) -> None:
+        """Count tensor `name` of one or more images, in two arrays of the same shape, whatever it is.
+
+        Raises:
+            ValueError: if the shapes differ.
+        """
+        if float_values.shape != int8_values.shape:
+            raise ValueError(f'"{name}": {float_values.shape} in float, {int8_values.shape} in INT8')
+        sums = self._sums.setdefault(name, _Sums())
+        exact, rounded = float_values.reshape(-1), int8_values.reshape(-1)
+        for start in range(0, len(exact), _CHUNK):
+            chunk = exact[start : start + _CHUNK]
+            sums.add_noise(chunk.astype(np.float64), rounded[start : start + _CHUNK])
+            if name in self._quantizations:
+                sums.add_losses(np.abs(chunk), self._quantizations[name])
+
+    def sqnr_db(self, name: str) -> float:
+        """Return signal to noise of a tensor in dB; infinite without noise, NaN without both.
+
+        Raises:
+            KeyError: if no tensor of that name was counted.
+        """
+        sums = self._sums[name]
+        if not sums.noise:
+            return math.inf if sums.signal else math.nan
+        ratio = sums.signal / sums.noise
+        return 10 * math.log10(ratio) if ratio else -math.inf
+
+    def result(self, layer: Layer, *, all_macs: int, times: LayerTimes | None) -> LayerError:
+        """Return what INT8 does to `layer`, whose input, output and twin were counted."""
+        read = self._sums[layer.input_]
+        is_int8 = layer.is_int8
+        return LayerError(
+            layer=layer,
+            sqnr_db=self.sqnr_db(layer.output),
+            input_sqnr_db=self.sqnr_db(layer.input_),
+            own_sqnr_db=None if layer.twin is None else self.sqnr_db(layer.twin),
+            clipped_share=read.clipped / max(1, read.values) if is_int8 else None,
+            dead_share=read.dead / max(1, read.above_zero) if is_int8 else None,
+            mac_share=layer.macs / max(1, all_macs),
+            times=times,
+        )
+
+
+class _Sums:
+    def __init__(self) -> None:
+        self.signal = self.noise = 0.0
+        self.values = self.above_zero = self.clipped = self.dead = 0
+
+    def add_noise(self, exact: NDArray[np.float64], rounded: NDArray[np.float32]) -> None:
+        self.signal += _power(exact)
+        self.noise += _power(exact - rounded)
+
+    def add_losses(self, size: NDArray[np.float32], quantization: Quantization) -> None:
+        above_zero = int(np.count_nonzero(size))
+        self.values += len(size)
+        self.above_zero += above_zero
+        self.clipped += int(np.count_nonzero(size > quantization.range_))
+        self.dead += int(np.count_nonzero(size < quantization.step / 2)) - (len(size) - above_zero)
+
+
+def worst_layers(errors: tuple[LayerError, ...], *, count: int) -> tuple[LayerError, ...]:
+    """Return the layers in INT8 that add most noise, the worst first; fewer where fewer add any."""
+    noises = [(error.added_noise, error) for error in errors]
+    adding = [(added, error) for added, error in noises if added is not None and added > 0]
+    return tuple(error for _, error in sorted(adding, key=lambda pair: -pair[0])[:count])
+
+
+def _power(values: NDArray[np.float64]) -> float:
+    # Not np.dot: its threads wait for each other longer than they compute where an engine has the cores.
+    return float(np.einsum("i,i->", values, values))
+
+
+def _noise_share(sqnr_db: float) -> float:
+    return math.inf if sqnr_db == -math.inf else 10 ** (-sqnr_db / 10)
+
+
+def _finite(value: float | None, *, digits: int) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(value, digits)

@@ -1,0 +1,48 @@
+"""Beside each weighted node in INT8 the same in float on the same tensor: what differs is the noise of its rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from edge.model.draft import Draft
+from edge.model.graph import Graph, graph_from_bytes, node_proto
+from edge.model.qdq.placement import called
+
+if TYPE_CHECKING:
+    from edge.model.graph import NodeProto
+
+__all__ = ["with_float_twins"]
+
+
+def with_float_twins(quantized: bytes, resolved: Graph, nodes: Collection[str]) -> tuple[bytes, dict[str, str]]:
+    """Return a Q/DQ model that also computes each of `nodes` in float, and what the results are called, by node.
+
+    A twin reads the activation in front of its Q/DQ pair, and the weight as it was; its result is a further output.
+
+    Args:
+        quantized: what `insert_qdq` made of a float model.
+        resolved: that float model, with the shapes that can be inferred.
+        nodes: weighted nodes in INT8, by name, else by their first output.
+    """
+    graph = graph_from_bytes(quantized, "Q/DQ model")
+    draft, twins = Draft(graph), dict[str, str]()
+    made: list[NodeProto] = []
+    stored: dict[str, str] = {}
+    for node in (node for node in resolved.nodes if called(node) in nodes):
+        read = [_source(draft, graph, resolved, name, stored) for name in node.inputs]
+        output = twins[called(node)] = draft.unused_name(f"{node.outputs[0]}/float")
+        made.append(node_proto(node.op_type, read, [output], name=draft.unused_name(output), **node.attributes))
+        draft.add_output(output, rank=len(resolved.shape(node.outputs[0]) or ()))
+    draft.insert_nodes({len(graph.nodes): made})
+    return draft.to_bytes(), twins
+
+
+def _source(draft: Draft, graph: Graph, exact: Graph, name: str, stored: dict[str, str]) -> str:
+    """Return where the Q/DQ model has what is called `name` in the float one; stored there again if it was dropped."""
+    value = None if not name or exact.is_varying(name) else exact.constant(name)
+    if value is None or graph.initializer_shape(name) is not None:
+        return name
+    if name not in stored:
+        stored[name] = draft.add_constant(f"{name}/float", value)
+    return stored[name]

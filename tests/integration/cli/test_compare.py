@@ -1,0 +1,95 @@
+"""`edge-deploy compare` as a user types it."""
+
+import json
+
+import pytest
+
+from edge.evaluate.layers import MOST_ADDED_NOISE, Verdict
+from tests.integration.cli.test_commands import command
+from tests.support import models
+from tests.support.tables import calibrated
+
+KEYS = ["model", "table", "images", "engine", "output_sqnr_db", "layers"]
+LAYER_KEYS = [
+    "name", "op_type", "precision", "sqnr_db", "input_sqnr_db", "own_sqnr_db", "clipped_share", "dead_share",
+    "macs", "mac_share", "float_ms", "int8_ms", "verdict",
+]  # fmt: skip
+
+
+@pytest.fixture
+def model(tmp_path):
+    return calibrated(tmp_path, models.yolov8(tmp_path / "m.onnx", batch=1))
+
+
+def compare(model, *options, table=None, expected=0):
+    table = model.table_with() if table is None else table
+    places = ("--table", table, "--images", model.images)
+    return command("edge-deploy", "compare", model.spec.path, *places, *options, expected=expected)
+
+
+def test_json_has_the_stable_keys_and_no_number_that_is_none(model):
+    shown = compare(model, "--json", "--limit", 2).stdout
+
+    content = json.loads(shown, parse_constant=pytest.fail)
+    assert list(content) == KEYS
+    assert (content["model"], content["images"]) == ("m", 2)
+    assert content["engine"].startswith("openvino ")
+    assert all(list(layer) == LAYER_KEYS for layer in content["layers"])
+    assert content["layers"][0]["input_sqnr_db"] is None  # pixels have no noise
+    assert {layer["verdict"] for layer in content["layers"]} <= {verdict.value for verdict in Verdict}
+
+
+def test_the_text_is_a_line_for_each_layer_and_a_summary(model):
+    kept = next(name for name in model.table.tensors if name.startswith("Conv_9"))
+    done = compare(model, table=model.table_with(keep_float=(kept,)))
+
+    lines = done.stdout.splitlines()
+    assert sum("  Conv  " in line for line in lines) == 15
+    assert sum(line.startswith("*") for line in lines) <= 10
+    assert "  float  " in next(line for line in lines if line.endswith(f"  {kept}"))
+    assert lines[-1].startswith("Output ")
+    assert "(this machine)" in lines[-1]
+
+
+def test_html_is_written_beside_the_json(model):
+    page = model.folder / "layers.html"
+    content = json.loads(compare(model, "--json", "--html", page).stdout)
+
+    text = page.read_text()
+    assert text.startswith("<!DOCTYPE html>")
+    assert all(layer["name"] in text for layer in content["layers"])
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(model):
+    told = compare(model, "--html", model.folder / "gone" / "x.html", table="missing.calib.json", expected=2).stderr
+
+    assert "expected a file in a folder that exists" in told
+
+
+def test_help_says_the_rule_that_is_computed():
+    shown = command("edge-deploy", "compare", "--help").stdout
+
+    assert f"more than {MOST_ADDED_NOISE:.0%} of the power" in shown
+    assert all(f"  {verdict.value}  " in shown for verdict in Verdict)
+    assert "not of a Jetson" in " ".join(shown.split())
+
+
+def test_a_missing_table_is_told(model):
+    assert "missing.calib.json: cannot be read" in compare(model, table="missing.calib.json", expected=2).stderr
+
+
+def test_an_empty_folder_is_told(model, tmp_path):
+    (tmp_path / "empty").mkdir()
+    places = ("--table", model.table_with(), "--images", tmp_path / "empty")
+
+    assert "found none" in command("edge-deploy", "compare", model.spec.path, *places, expected=2).stderr
+
+
+def test_a_damaged_image_is_told(model):
+    (model.images / "2.png").write_bytes(b"\x89PNG")
+
+    assert "2.png" in compare(model, expected=2).stderr
+
+
+def test_a_limit_of_nothing_is_a_usage_error(model):
+    assert "0 is not in the range x>=1" in compare(model, "--limit", 0, expected=2).stderr

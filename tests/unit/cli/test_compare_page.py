@@ -1,0 +1,209 @@
+"""The page of a comparison: parsed as a browser would, from values made up here."""
+
+import dataclasses
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edge.calibrate.histogram import count
+from edge.cli.compare_lines import layer_lines, number, percent, summary, verdict_lines
+from edge.cli.compare_page import comparison_page, rebinned
+from edge.deploy.comparison import Comparison
+from edge.evaluate.layers import Layer, LayerError, LayerTimes, Quantization, worst_layers
+from edge.types import HeadFamily, ImageSize, ModelSpec, Preprocess
+
+EVIL = '<script>alert("1")</script>&amp;'
+VOID = {"meta", "br", "img", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Checks nesting, and keeps texts by the element they are in, and all attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.texts, self.attributes = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+    def all(self, tag):
+        return [text for where, text in self.texts if where == tag]
+
+
+def an_error(name, *, sqnr_db=20.0, is_int8=True, float_ms=2.0, int8_ms=1.0):
+    times = None
+    if float_ms is not None:
+        times = LayerTimes(float_s=np.array([float_ms / 1e3]), int8_s=np.array([int8_ms / 1e3]))
+    return LayerError(
+        layer=Layer(
+            name=name, op_type="Conv", input_="x", output=name, macs=10,
+            quantization=Quantization(range_=4.0, step=4 / 127) if is_int8 else None,
+            twin=f"{name}/float" if is_int8 else None,
+        ),
+        sqnr_db=sqnr_db, input_sqnr_db=30.0, own_sqnr_db=sqnr_db + 2 if is_int8 else None,
+        clipped_share=0.02 if is_int8 else None, dead_share=0.00001 if is_int8 else None, mac_share=0.25,
+        times=times,
+    )  # fmt: skip
+
+
+def comparison(*errors):
+    size = ImageSize(width=96, height=96)
+    spec = ModelSpec(
+        path=Path(f"/x/{EVIL}.onnx"), name=EVIL, sha256="ab" * 32, family=HeadFamily.YOLOV8, input_name="x",
+        output_name="y", preprocess=Preprocess(size=size), batch=1, labels=(), strides=(),
+    )  # fmt: skip
+    histogram = count(np.abs(np.random.default_rng(0).normal(0, 1.5, 10_000)))
+    return Comparison(
+        spec=spec, table=Path("t.calib.json"), images=7, engine="openvino 1.2.3", output_sqnr_db=31.25, layers=errors,
+        inputs={"x": histogram},
+    )  # fmt: skip
+
+
+MIXED = comparison(
+    an_error(EVIL),
+    an_error("/kept/Conv", is_int8=False),
+    an_error("/bad/Conv", sqnr_db=3.0),
+    an_error("/untimed/Conv", float_ms=None, sqnr_db=28.0),
+    an_error("/perfect/Conv", sqnr_db=math.inf),
+    an_error("/slow/Conv", sqnr_db=28.0, int8_ms=3.0),
+    an_error("/empty/Conv", sqnr_db=math.nan),
+)
+
+
+def test_the_page_is_well_formed_and_says_what_was_compared():
+    page = Page(comparison_page(MIXED))
+
+    assert page.all("title")[0] == f"INT8 against float: {EVIL}"
+    facts = page.all("dd")
+    assert any(EVIL in text for text in facts)
+    assert {"t.calib.json", "7"} <= set(facts)
+    assert any("openvino 1.2.3; times of this machine" in text for text in facts)
+    assert [text for text in page.all("td") if text.endswith("Conv") and "/" in text] == [
+        error.layer.name for error in MIXED.layers[1:]
+    ]
+
+
+def test_names_are_escaped_everywhere():
+    text = comparison_page(MIXED)
+
+    assert "script" not in Page(text).tags
+    assert EVIL in Page(text).all("td")
+    assert EVIL not in text
+
+
+def test_nothing_is_fetched_from_anywhere():
+    text = comparison_page(MIXED)
+
+    assert not re.search(r"https?:|//[a-z]|url\(|@import", text.replace("/x/", ""))
+    assert not {"script", "link", "img", "iframe"} & set(Page(text).tags)
+    assert not {"src", "href", "srcset"} & {name for name, _ in Page(text).attributes}
+
+
+def test_dark_mode_gives_every_colour_another_value():
+    text = comparison_page(MIXED)
+    light, dark = (set(re.findall(r"(--\w+):", part)) for part in text.split("prefers-color-scheme: dark")[:2])
+
+    assert light == dark
+    assert set(re.findall(r"var\((--\w+)\)", text)) == light
+
+
+def test_no_coordinate_is_without_a_number():
+    for found in (MIXED, comparison(an_error("/only/Conv", float_ms=None, sqnr_db=math.nan))):
+        assert not re.search(r'="(nan|inf|-inf)', comparison_page(found))
+
+
+def test_every_layer_is_in_both_plots_and_float_ones_are_marked():
+    page = comparison_page(MIXED)
+    points = page.split("<svg")[1]
+
+    assert points.count("<title>") == len(MIXED.layers)
+    assert points.count("<circle") == 5  # without the infinite one and the one without signal
+    assert points.count('class="float"') == 1
+    assert points.count('class="missing"') == 2
+    assert page.split("<svg")[2].count("<title>") == 2 * len(MIXED.layers)
+
+
+def test_taller_bars_are_longer_times():
+    page = comparison_page(comparison(an_error("/a", float_ms=4.0, int8_ms=1.0)))
+
+    heights = {
+        style: float(height)
+        for style, height in re.findall(r'<rect class="(float|int8)"[^>]*height="([\d.]+)"', page.split("<svg")[2])
+    }
+    assert heights["float"] == pytest.approx(4 * heights["int8"], rel=0.01)
+
+
+def test_the_histograms_are_of_the_worst_with_range_and_step_where_they_lie():
+    page = comparison_page(MIXED)
+
+    assert page.count("<figure>") == 4  # that many add noise
+    figure = page.split("<figure>")[1]
+    assert "1. /bad/Conv" in figure
+    assert "range 4, step 0.0315; 2.00% clipped, &lt;0.01% become 0" in figure
+    x_most = 1.04 * max(4.0, MIXED.inputs["x"].amax)
+    x = float(re.search(r'<rect class="range" x="([\d.]+)"', figure)[1])
+    left, right = 52, 340 - 14
+    assert (x - left) / (right - left) == pytest.approx(4.0 / x_most, abs=0.002)
+
+
+def test_rebinned_counts_lose_no_value_and_stay_in_place():
+    histogram = count(np.array([0.1, 0.1, 3.9, 7.9], np.float32))
+
+    bars = rebinned(histogram, 4, 8.0)
+
+    assert bars == [2, 1, 0, 1]
+
+
+def test_lines_star_the_worst_and_end_with_whole_names():
+    lines = list(layer_lines(MIXED, worst_layers(MIXED.layers, count=1)))
+
+    assert len(lines) == 1 + len(MIXED.layers)
+    assert [line[0] for line in lines] == [" ", " ", " ", "*", " ", " ", " ", " "]
+    assert all(line.endswith(f"  {error.layer.name}") for line, error in zip(lines[1:], MIXED.layers, strict=True))
+
+
+def test_the_summary_counts_every_layer_once():
+    told = summary(MIXED)
+
+    assert told.startswith(
+        "Output 31.2 dB. Of 7 layers 2 pay, 1 save no time, 1 cost accuracy, 1 stay in float, 2 cannot"
+    )
+    assert "The 6 whose time is known take 12.0 ms per frame in float, 8.0 ms in the INT8 model" in told
+    untimed = dataclasses.replace(MIXED, layers=(an_error("/a", float_ms=None),))
+    assert "tells the time of none" in summary(untimed)
+
+
+def test_every_verdict_is_explained():
+    assert {name for name, _ in verdict_lines()} >= {error.verdict.value for error in MIXED.layers}
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(0.0, "0"), (None, "-"), (math.nan, "-"), (1e-6, "<0.01%"), (-1e-6, "-<0.01%"), (0.1234, "12.34%")],
+)
+def test_a_small_share_is_told_apart_from_none(share, expected):
+    assert percent(share) == expected
+
+
+def test_numbers_that_are_none_are_dashes():
+    assert [number(value, ".1f") for value in (None, math.nan, 2.25, math.inf)] == ["-", "-", "2.2", "inf"]

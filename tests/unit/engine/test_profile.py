@@ -1,0 +1,98 @@
+"""Times of layers under their names in the ONNX file."""
+
+import dataclasses
+
+import numpy as np
+import onnx
+import pytest
+
+from edge.engine.openvino.profile import LayerProfiler, executed_node_of_layers
+from edge.model.inspect import inspect_model
+from edge.model.qdq import insert_qdq
+from tests.support import models
+from tests.support.qdq import minmax, pictures
+
+
+def convolutions(path):
+    return [node.name for node in onnx.load(path).graph.node if node.op_type == "Conv"]
+
+
+def canvas(spec, rows=1):
+    size = spec.preprocess.size
+    return np.random.default_rng(0).integers(0, 256, (rows, size.height, size.width, 3), np.uint8)
+
+
+def times_of(profiler, spec, runs=3, rows=1):
+    for _ in range(runs):
+        profiler.run(canvas(spec, rows))
+    return profiler.times()
+
+
+def test_every_convolution_is_found_in_float_and_in_int8(tmp_path):
+    path = models.yolox(tmp_path / "m.onnx", batch=1)
+    spec, names = inspect_model(path), convolutions(path)
+    made = insert_qdq(path, spec, ranges=minmax(path, pictures()), keep_float=())
+    quantized = LayerProfiler(dataclasses.replace(spec, is_quantized=True), names, content=made.model)
+
+    for profiler in (LayerProfiler(spec, names), quantized):
+        times = times_of(profiler, spec)
+
+        assert set(times) == set(names)
+        assert {seconds.shape for seconds in times.values()} == {(3,)}
+        assert all(0 <= seconds.max() < 1 for seconds in times.values())
+        assert sum(seconds.sum() for seconds in times.values()) > 0
+
+
+def test_the_largest_layer_takes_more_time_than_the_smallest(tmp_path):
+    spec = inspect_model(models.yolov8(tmp_path / "m.onnx", size=320, batch=1))
+    names = convolutions(spec.path)
+    first, depthwise = names[0], names[7]  # 3 to 8 channels, 3x3, at 160x160, and 1 to 1 at 10x10: 500 times the work
+
+    times = times_of(LayerProfiler(spec, names), spec, runs=9)
+
+    assert np.median(times[first]) > 5 * np.median(times[depthwise])
+
+
+def test_nodes_without_names_are_called_after_their_outputs(tmp_path):
+    path = models.yolox(tmp_path / "m.onnx", batch=1)
+    model = onnx.load(path)
+    outputs = [node.output[0] for node in model.graph.node if node.op_type == "Conv"]
+    for node in model.graph.node:
+        node.name = ""
+    onnx.save(model, path)
+    spec = inspect_model(path)
+
+    assert set(times_of(LayerProfiler(spec, outputs), spec)) == set(outputs)
+
+
+def test_a_fixed_batch_is_told_for_one_frame(tmp_path):
+    path = models.yolox(tmp_path / "m.onnx", batch=4, size=192)
+    spec, names = inspect_model(path), convolutions(path)
+    profiler = LayerProfiler(spec, names)
+
+    profiler.run(canvas(spec, 4))
+
+    info = {one.node_name: one.real_time.total_seconds() for one in profiler._request.get_profiling_info()}
+    assert profiler.times()[names[0]][0] == pytest.approx(info[profiler._executed[names[0]]] / 4)
+
+
+def test_what_is_not_one_node_of_its_own_is_left_out():
+    origins = {
+        "a/fused": "a/fused,a,a/act",
+        "b+c": "b,c",
+        "d/1": "d",
+        "d/2": "d,sum",
+        "long/e": "long/e",
+        "x": "with,comma,more",
+        "f/WithoutBiases": "f/WithoutBiases,f/act",
+    }
+
+    found = executed_node_of_layers(origins, ["a", "b", "c", "d", "e", "with,comma", "f", "gone"])
+
+    assert found == {"a": "a/fused", "with,comma": "x", "f": "f/WithoutBiases"}
+
+
+def test_a_layer_that_is_not_there_has_no_time(tmp_path):
+    spec = inspect_model(models.yolox(tmp_path / "m.onnx", batch=1))
+
+    assert times_of(LayerProfiler(spec, ["nonsense"]), spec) == {}

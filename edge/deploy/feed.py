@@ -58,15 +58,18 @@ def feed(source: FrameSource, engine: Runner[T_co]) -> Iterator[tuple[Sequence[P
         EdgeError: what source and engine raise; `EndOfStream` is the end of the iteration.
     """
     free, running = list(range(len(engine.canvases))), deque[tuple[int, list[Placed]]]()
-    while True:
-        while free and (filled := _fill(source, engine, free[0])):
-            engine.start(free[0], len(filled))
-            running.append((free.pop(0), filled))
-        if not running:
-            return
-        index, filled = running.popleft()
-        yield filled, engine.wait(index)
-        free.append(index)
+    has_more = True
+    while has_more or running:
+        while has_more and free:
+            filled = _fill(source, engine, free[0])
+            has_more = len(filled) == engine.max_batch
+            if filled:
+                engine.start(free[0], len(filled))
+                running.append((free.pop(0), filled))
+        if running:
+            index, filled = running.popleft()
+            yield filled, engine.wait(index)
+            free.append(index)
 
 
 def canvases_of(source: FrameSource, preprocess: Preprocess) -> Iterator[NDArray[np.uint8]]:

@@ -1,6 +1,8 @@
 """How far the outputs of one model are from those of another on the same pixels: scores and boxes, before suppression.
 
-Smoother than mAP, and needs no labels: every candidate counts by its score, a box a little off counts a little.
+Smoother than mAP, and needs no labels: a box a little off counts a little. What is surely there counts most, by the
+square of its score: mAP is lost where INT8 lowers high scores and shifts their boxes, not in the noise of low ones
+(docs/adr/0006 has the measurement).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from edge.vision.heads import Candidates
 __all__ = ["Parity", "compare_candidates"]
 
 _SAME_OBJECT_IOU = 0.5
+_WORTH_OF_BOX = 2.0  # mAP50-95 wants an IoU between 0.5 and 0.95: half of the range of 1 - IoU is all there is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +26,9 @@ class Parity:
     """Sums over candidates; those of several batches are added.
 
     Attributes:
-        score_error: absolute differences of scores.
-        box_error: 1 - IoU of the two boxes, times the reference's score.
-        weight: scores of the reference.
+        score_error: absolute differences of scores, each times the larger of the two.
+        box_error: 1 - IoU of the two boxes, times the square of the reference's score.
+        weight: squares of the reference's scores.
     """
 
     score_error: float = 0.0
@@ -41,25 +44,26 @@ class Parity:
 
     @property
     def error(self) -> float:
-        """Error of scores and boxes per unit of score; 0 is equal, 1 is as bad as finding nothing."""
-        return (self.score_error + self.box_error) / self.weight if self.weight else 0.0
+        """Error per candidate that is surely there; 0 is equal, 1 is as bad as finding nothing."""
+        return (self.score_error + _WORTH_OF_BOX * self.box_error) / self.weight if self.weight else 0.0
 
 
 def compare_candidates(reference: Candidates, found: Candidates, family: HeadFamily) -> Parity:
     """Return how far `found` is from `reference`, both of the same frames with every class above the same threshold.
 
     Candidates belong together by cell and class; in end-to-end heads, whose lines have no fixed meaning, by class and
-    overlap. One without a partner counts with its whole score.
+    overlap. One without a partner counts as a difference of its whole score.
     """
     pair = _by_overlap if family is HeadFamily.YOLOV10 else _by_cell
     mine, theirs = pair(reference, found)
     score, other = reference.score.astype(np.float64), found.score.astype(np.float64)
-    alone = np.delete(score, mine).sum() + np.delete(other, theirs).sum()
+    alone = np.concatenate((np.delete(score, mine), np.delete(other, theirs)))
+    one, two = score[mine], other[theirs]
     overlap = _iou(reference.xyxy[mine], found.xyxy[theirs])
     return Parity(
-        score_error=float(alone + np.abs(score[mine] - other[theirs]).sum()),
-        box_error=float((score[mine] * (1 - overlap)).sum()),
-        weight=float(score.sum()),
+        score_error=float((alone**2).sum() + (np.maximum(one, two) * np.abs(one - two)).sum()),
+        box_error=float((one**2 * (1 - overlap)).sum()),
+        weight=float((score**2).sum()),
     )
 
 

@@ -23,7 +23,7 @@ from edge.vision.heads import Candidates, Head, decode
 
 __all__ = ["Trials", "ranges_of"]
 
-_THRESHOLD = 0.02  # candidates below say little, and there are very many
+_THRESHOLD = 0.05  # candidates below say little, and there are very many
 _WORKERS = 2  # compiling takes as long as running, and uses one core each
 
 Ranges = Mapping[str, Mapping[str, float]]

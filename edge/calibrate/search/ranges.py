@@ -11,8 +11,8 @@ from edge.calibrate.search.choice import Measured
 __all__ = ["with_better_ranges"]
 
 _CLOSE = 0.1  # ranges that differ by less are not worth a trial
-_MOST_TRIALS = 64  # those closest to the range of now: what is far off seldom helps
-_SIZES = (2, 4, 8, 12, 16, 24, 32, 48, 64)
+_MOST_TRIALS = 32  # those closest to the range of now: what is far off seldom helps
+_SIZES = (2, 4, 8, 12, 16, 24, 32)
 
 
 def with_better_ranges(bench: Bench, now: Measured) -> Measured:

@@ -2,6 +2,7 @@
 
 make bench
 make bench ARGS="--model yolov5n.onnx --clip a.mp4 --clip b.mp4 --out /tmp/b.md"
+make bench ARGS="--int8 yolov5n.onnx --data images labels val val-labels"
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tests.bench import measure, page
+from tests.bench import calibration, measure, page
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,19 +22,32 @@ def main() -> None:
     parser.add_argument("--clip", type=Path, action="append", help="clips; default: the demo's own cameras")
     parser.add_argument("--streams", type=int, nargs="*", default=[1, 4, 8, 16])
     parser.add_argument("--seconds", type=float, default=8.0, help="per measurement")
+    parser.add_argument(
+        "--int8", type=Path, action="append", default=[], help="models to calibrate and measure in INT8"
+    )
+    parser.add_argument("--data", type=Path, nargs=4, metavar="DIR", help="images, labels, val images, val labels")
+    parser.add_argument("--only-int8", action="store_true")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks.md")
     options = parser.parse_args()
-    models = options.model or [ROOT / "edge" / "demo" / "model" / "traffic.onnx"]
+    if options.int8 and not options.data:
+        parser.error("--int8 needs --data")
+    models = [] if options.only_int8 else options.model or [ROOT / "edge" / "demo" / "model" / "traffic.onnx"]
     with tempfile.TemporaryDirectory() as folder:
-        clips = options.clip or measure.demo_clips(Path(folder))
+        clips = options.clip or (measure.demo_clips(Path(folder)) if models else [])
         results = [
             measure.measure_model(
                 model.resolve(), clips, folder=Path(folder), streams=options.streams, seconds=options.seconds
             )
             for model in models
         ]
+        int8 = [
+            calibration.measure_int8(
+                model.resolve(), calibration.Data(*options.data), folder=Path(folder), seconds=options.seconds
+            )
+            for model in options.int8
+        ]
         publishing = measure.publish_call()
-    options.out.write_text(page.render(results, publishing, seconds=options.seconds))
+    options.out.write_text(page.render(results, int8, publishing, seconds=options.seconds))
     print(options.out.read_text())
 
 

@@ -8,12 +8,13 @@ import platform
 from pathlib import Path
 
 from edge.version import __version__
+from tests.bench.calibration_page import render_int8
 
 OVERHEAD_BUDGET = 1.15
 PUBLISH_BUDGET_US = 50
 
 
-def render(results, publishing, *, seconds):
+def render(results, int8, publishing, *, seconds):
     lines = [
         "# Benchmarks",
         "",
@@ -24,6 +25,7 @@ def render(results, publishing, *, seconds):
     ]
     for result in results:
         lines += [f"## {result['model']}", "", *_files(result), *_live(result), *_batch(result)]
+    lines += render_int8(int8)
     lines += [
         "## Publish call in the loop",
         "",

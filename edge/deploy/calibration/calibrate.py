@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
+from edge.calibrate.apply import quantized_model
 from edge.calibrate.lint.facts import facts_of_graph
 from edge.calibrate.observations import Observations, merge_observations
 from edge.calibrate.observations_file import read_observations
@@ -26,7 +29,7 @@ from edge.errors import CalibrationError, DatasetError, ModelError, SourceError,
 from edge.evaluate.labels import open_labels
 from edge.model.graph import load_graph
 from edge.model.inspect import ModelOverrides, inspect_model
-from edge.model.qdq import QdqModel, quantizable_tensors
+from edge.model.qdq import quantizable_tensors
 from edge.types import ModelSpec
 
 __all__ = ["FEW_IMAGES", "Calibration", "CalibrationHooks", "CalibrationOptions", "calibrate"]
@@ -118,28 +121,20 @@ class _Run:
         self._require_nodes()
 
     def result(self) -> Calibration:
-        spec, graph = self._spec, self._graph
         observations, engine = self._observed()
         ranges = ranges_by_method(observations, self._options.method)
-        trials = Trials(spec, graph, ranges, on_trial=self._hooks.on_step)
-        choice, proof, found = self._chosen(ranges, trials)
-        quantized = trials.quantized(choice)
-        table = made_table(
-            spec,
-            graph,
-            observations,
-            ranges,
-            choice,
-            method="auto" if self._options.method is None else self._options.method.value,
-            engine=engine,
-            evidence=None if proof is None else _evidence(proof, quantized),
-        )
+
+        def table_of(choice: Choice) -> CalibrationTable:
+            method = "auto" if self._options.method is None else self._options.method.value
+            return made_table(self._spec, self._graph, observations, ranges, choice, method=method, engine=engine)
+
+        table, found = self._chosen(ranges, table_of)
         return Calibration(
-            spec=spec,
+            spec=self._spec,
             table=table,
             observations=observations,
             left_out=self._left_out,
-            int8_mac_share=quantized.mac_share_int8,
+            int8_mac_share=quantized_model(table, self._spec).mac_share_int8,
             errors={} if found is None else found.steps,
             seconds=self._seconds,
         )
@@ -168,47 +163,60 @@ class _Run:
                 engine.close()
 
     def _chosen(
-        self, ranges: Mapping[str, Mapping[str, float]], trials: Trials
-    ) -> tuple[Choice, Proof | None, Found | None]:
+        self, ranges: Mapping[str, Mapping[str, float]], table_of: Callable[[Choice], CalibrationTable]
+    ) -> tuple[CalibrationTable, Found | None]:
         kept = dict.fromkeys(self._options.keep_float, "asked for")
-        if self._options.method is not None:
-            choice = Choice(methods=dict.fromkeys(ranges, self._options.method.value), floats=kept)
-            if self._labels is None:
-                return choice, None, None
-            with self._stage("prove", 2 * len(self._split.held_out)), _told(self._split):
-                proof = self._prover().prove(trials.quantized(choice).model)
-            self._require_promise(proof)
-            return choice, proof, None
+        if self._options.method is None:
+            return self._proven(self._searched(ranges, kept), table_of)
+        table = table_of(Choice(methods=dict.fromkeys(ranges, self._options.method.value), floats=kept))
+        if self._labels is None:
+            return table, None
+        with self._stage("prove", 2 * len(self._split.held_out)), _told(self._split):
+            proof = self._prover().prove(quantized_model(table, self._spec).model)
+        return self._with_evidence(table, proof), None
+
+    def _searched(self, ranges: Mapping[str, Mapping[str, float]], kept: Mapping[str, str]) -> Found:
         layers = layers_of(self._graph, self._spec)
+        trials = Trials(self._spec, self._graph, ranges, on_trial=self._hooks.on_step)
         with self._stage("search", len(layers) + _STEPS_BESIDE_LAYERS), _told(self._split):
             trials.prepare(self._split.held_out[:_TRIAL_IMAGES])
-            found = search(ranges, layers, trials, floats=kept)
-        return self._proven(found, trials)
+            return search(ranges, layers, trials, floats=kept)
 
-    def _proven(self, found: Found, trials: Trials) -> tuple[Choice, Proof, Found]:
-        """Return the first choice that keeps the promise, from the fastest on."""
+    def _proven(self, found: Found, table_of: Callable[[Choice], CalibrationTable]) -> tuple[CalibrationTable, Found]:
+        """Return the first table that keeps the promise, from the fastest on."""
         with self._stage("prove", 2 * len(self._split.held_out)), _told(self._split):
             prover = self._prover()
-            proof = prover.prove(trials.quantized(found.best.choice).model)
-            for limits in _WIDER:
-                if self._labels is None or proof.drop <= self._options.max_drop:
+            for limits in (None, *_WIDER):
+                found = found if limits is None else found.widened(limits)
+                table = table_of(found.best.choice)
+                proof = prover.prove(quantized_model(table, self._spec).model)
+                if self._keeps_promise(proof):
                     break
-                found = found.widened(limits)
-                proof = prover.prove(trials.quantized(found.best.choice).model)
-        self._require_promise(proof)
-        return found.best.choice, proof, found
+        return self._with_evidence(table, proof), found
 
     def _prover(self) -> Prover:
         return Prover(self._spec, self._split.held_out, self._labels, on_image=self._hooks.on_step)
 
-    def _require_promise(self, proof: Proof) -> None:
-        if self._labels is not None and proof.drop > self._options.max_drop:
+    def _keeps_promise(self, proof: Proof) -> bool:
+        return self._labels is None or proof.drop <= self._options.max_drop
+
+    def _with_evidence(self, table: CalibrationTable, proof: Proof) -> CalibrationTable:
+        if not self._keeps_promise(proof):
             raise VerificationError(
                 f"{self._spec.name}: INT8 loses {proof.drop:.2f} mAP50-95 points (float {100 * proof.float_:.2f}, INT8 "
                 f"{100 * proof.int8:.2f}) on {proof.images} images that no range comes from; promised were at most "
                 f"{self._options.max_drop:g}, so nothing was written",
                 hint="run this model in fp16, or give more images like those of the cameras, or allow a larger drop",
             )
+        share = quantized_model(table, self._spec).mac_share_int8
+        evidence = Evidence(
+            metric=proof.metric,
+            images=proof.images,
+            float_=round(proof.float_, 5),
+            int8=round(proof.int8, 5),
+            int8_mac_share=round(share, 4),
+        )
+        return msgspec.structs.replace(table, evidence=evidence)
 
     def _require_nodes(self) -> None:
         known = {layer.name for layer in layers_of(self._graph, self._spec)}
@@ -277,13 +285,3 @@ def _told(split: ImageSplit) -> Iterator[None]:
     except SourceError as error:
         require_decodable((*split.observed, *split.held_out))
         raise DatasetError(error.problem, hint=error.hint) from error
-
-
-def _evidence(proof: Proof, quantized: QdqModel) -> Evidence:
-    return Evidence(
-        metric=proof.metric,
-        images=proof.images,
-        float_=round(proof.float_, 5),
-        int8=round(proof.int8, 5),
-        int8_mac_share=round(quantized.mac_share_int8, 4),
-    )

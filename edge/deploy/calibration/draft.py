@@ -8,7 +8,7 @@ from edge.calibrate.histogram import Histogram
 from edge.calibrate.observations import Observations
 from edge.calibrate.peaks import derived_peaks, is_range
 from edge.calibrate.search import Choice
-from edge.calibrate.table import CalibrationTable, Evidence, MadeBy, ModelId, TensorRange
+from edge.calibrate.table import CalibrationTable, MadeBy, ModelId, TensorRange
 from edge.calibrate.thresholds.method import Method, range_of
 from edge.model.graph import Graph
 from edge.types import ModelSpec
@@ -45,16 +45,19 @@ def made_table(
     *,
     method: str,
     engine: str,
-    evidence: Evidence | None,
 ) -> CalibrationTable:
-    """Return the table of `choice`; tensors that no Q/DQ pair stands on have their peak as range."""
+    """Return the table of `choice`, without evidence; tensors that no Q/DQ pair stands on have their peak as range.
+
+    What follows from others follows from their ranges, not from their peaks: a Concat runs in INT8 with the scale of
+    what goes in.
+    """
     tensors = {
         tensor: TensorRange(amax=ranges[tensor][name], method=name)
         if ranges[tensor][name]
         else TensorRange(amax=_DEAD_RANGE, method=_DEAD)
         for tensor, name in choice.methods.items()
     }
-    known = {name: histogram.amax for name, histogram in observations.histograms.items()} | dict(observations.peaks)
+    known = {name: tensor.amax for name, tensor in tensors.items()} | dict(observations.peaks)
     others = [name for node in graph.nodes for name in node.outputs if name and graph.is_varying(name)]
     for label, peaks in (("minmax", observations.peaks), ("derived", derived_peaks(graph, others, known))):
         tensors |= {name: TensorRange(amax=peak, method=label) for name, peak in peaks.items() if is_range(peak)}
@@ -68,7 +71,6 @@ def made_table(
         tensors=tensors,
         keep_float=tuple(sorted(choice.floats)),
         float_reasons=choice.floats,
-        evidence=evidence,
     )
 
 

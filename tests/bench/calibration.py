@@ -1,0 +1,150 @@
+"""What calibration costs and gives, each model in one run: observing, whole calibrations, accuracy, speed of INT8.
+
+NNCF is measured beside it where it is installed, ONNX Runtime's calibrators always.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from edge.calibrate.apply import quantized_model
+from edge.calibrate.lint.facts import facts_of_model
+from edge.calibrate.peaks import tensors_to_look_at
+from edge.calibrate.table_file import read_table
+from edge.deploy.calibration.images import find_images, still_source
+from edge.deploy.calibration.observe import observe
+from edge.deploy.feed import canvases_of, feed
+from edge.engine.openvino import OpenVinoActivations, OpenVinoEngine, OpenVinoOptions
+from edge.model.graph import load_graph
+from edge.model.inspect import inspect_model
+from edge.model.qdq import quantizable_tensors
+from edge.types import ColourOrder
+
+METHODS = ("mse", "percentile", "minmax", "entropy", "auto")
+ORT_IMAGES = 16  # its histogram calibrators keep every tensor of every image in memory
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Folders: to calibrate with, and to measure on."""
+
+    images: Path
+    labels: Path
+    val: Path
+    val_labels: Path
+
+
+def measure_int8(model, data, *, folder, seconds):
+    print(f"calibrating {model.name}", file=sys.stderr)
+    spec = inspect_model(model)
+    tables = {method: _calibrated(model, data, method, folder) for method in METHODS}
+    speed = {"fp32": _engine_ms(spec, None, seconds)}
+    accuracy = {"fp32": _accuracy(model, data, None)}
+    for method, (table, _) in tables.items():
+        speed[method] = _engine_ms(spec, quantized_model(read_table(table), spec).model, seconds)
+        accuracy[method] = _accuracy(model, data, table)
+    return {
+        "model": model.stem,
+        "images": len(list(data.images.iterdir())),
+        "observing": _observing(spec, data),
+        "calibration_s": {method: elapsed for method, (_, elapsed) in tables.items()},
+        "ort_s_per_image": {name: _ort_seconds(spec, data, name) for name in ("MinMax", "Percentile", "Entropy")},
+        "nncf": _nncf(model, data) if importlib.util.find_spec("nncf") else None,
+        "accuracy": accuracy,
+        "ms": speed,
+    }
+
+
+def _calibrated(model, data, method, folder):
+    table = folder / f"{model.stem}.{method}.calib.json"
+    options = ("--max-drop", "100", "--labels", data.labels) if method == "auto" else ()
+    started = time.perf_counter()
+    _deploy("calibrate", model, "--images", data.images, "--method", method, "-o", table, *options)
+    elapsed = time.perf_counter() - started
+    print(f"  {method}: {elapsed:.1f} s", file=sys.stderr)
+    return table, elapsed
+
+
+def _accuracy(model, data, table):
+    options = () if table is None else ("--table", table)
+    done = _deploy("evaluate", model, "--images", data.val, "--labels", data.val_labels, "--json", *options)
+    return json.loads(done.stdout)
+
+
+def _observing(spec, data):
+    """Return seconds of the forward passes with all tensors given out, and of observing them; twice, in turn."""
+    graph, images = load_graph(spec.path), find_images(data.images)[0]
+    names, facts = quantizable_tensors(graph), facts_of_model(spec)
+    others = [name for name in facts.activations if name not in set(names)]
+    peaks = tensors_to_look_at(graph, others, scores=facts.scores)
+    spent = {"forward": 0.0, "observe": 0.0}
+    engine = OpenVinoActivations(spec, names, largest_of=peaks)
+    for _ in range(2):
+        started = time.perf_counter()
+        for _ in feed(still_source(images, spec.preprocess), engine):
+            pass
+        between = time.perf_counter()
+        observe(spec, images, engine, names=names, peaks_of=peaks, on_image=lambda: None)
+        spent["forward"] += between - started
+        spent["observe"] += time.perf_counter() - between
+    engine.close()
+    return spent
+
+
+def _engine_ms(spec, quantized, seconds):
+    used = spec if quantized is None else dataclasses.replace(spec, is_quantized=True)
+    engine = OpenVinoEngine(used, OpenVinoOptions(max_batch=4), content=quantized)
+    engine.canvases[0][:] = np.random.default_rng(0).integers(0, 256, engine.canvases[0].shape, np.uint8)
+    frames, started = -4, 0.0
+    while frames < 0 or time.perf_counter() - started < seconds:
+        engine.start(0, 4)
+        engine.wait(0)
+        frames += 4
+        started = started if frames else time.perf_counter()
+    elapsed_ms = (time.perf_counter() - started) * 1e3
+    engine.close()
+    return elapsed_ms / frames
+
+
+def _pixels(spec, images):
+    """Yield the model's input for each image, float32 (1, 3, H, W)."""
+    settings = spec.preprocess
+    for canvas in canvases_of(still_source(images, settings), settings):
+        ordered = canvas[..., ::-1] if settings.colour_order is ColourOrder.BGR else canvas
+        yield np.ascontiguousarray((ordered.astype(np.float32) * settings.scale).transpose(2, 0, 1)[None])
+
+
+def _ort_seconds(spec, data, name):
+    from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, create_calibrator
+
+    pixels = _pixels(spec, find_images(data.images)[0][:ORT_IMAGES])
+
+    class Reader(CalibrationDataReader):
+        def get_next(self):
+            values = next(pixels, None)
+            return None if values is None else {spec.input_name: values}
+
+    started = time.perf_counter()
+    calibrator = create_calibrator(str(spec.path), calibrate_method=getattr(CalibrationMethod, name))
+    calibrator.collect_data(Reader())
+    calibrator.compute_data()
+    return (time.perf_counter() - started) / ORT_IMAGES
+
+
+def _nncf(model, data):
+    command = [sys.executable, "-m", "tests.bench.nncf_ptq", model, data.images, data.val, data.val_labels]
+    done = subprocess.run([*map(str, command)], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _deploy(*arguments):
+    command = [sys.executable, "-m", "edge.cli.edge_deploy", *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True)

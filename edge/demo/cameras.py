@@ -14,11 +14,12 @@ from edge.demo.street.scene import Scene, Truth
 from edge.media.ffmpeg.encode import write_h264
 from edge.types import ImageSize
 
-__all__ = ["SyntheticCamera", "render_camera"]
+__all__ = ["SyntheticCamera", "render_camera", "sample_step"]
 
 FPS = 15
 SIZE = ImageSize(width=640, height=360)
-_SAMPLE_EVERY = 8
+_SAMPLE_EVERY = 11  # 33 a camera: 132 of four cameras are enough to calibrate with, and are looked at within seconds
+_CAMERAS_SAMPLED_SO = 4  # of more cameras, as many images altogether
 _SEEDS = (1, 3, 5, 10, 13, 14, 20)  # streets with good views; the training's seeds begin at 10,000
 
 
@@ -35,12 +36,21 @@ class SyntheticCamera:
         return self.truths[round(pts_us * FPS / 1e6) % len(self.truths)]
 
 
-def render_camera(
-    number: int, folder: Path, *, on_frame: Callable[[], None], is_sampled: bool = False
-) -> SyntheticCamera:
-    """Render camera `number`, from 0, to an H.264 clip of one period in `folder`; `on_frame` is called for each frame.
+def sample_step(cameras: int) -> int:
+    """Return which frames of each of so many cameras become still images: every n-th."""
+    return _SAMPLE_EVERY * -(-cameras // _CAMERAS_SAMPLED_SO)
 
-    With `is_sampled` every eighth frame is also written as a labelled still image (see `edge.demo.samples`).
+
+def render_camera(
+    number: int, folder: Path, *, on_frame: Callable[[], None], sample_every: int | None = None
+) -> SyntheticCamera:
+    """Render camera `number`, from 0, to an H.264 clip of one period in `folder`.
+
+    Args:
+        number: of the camera.
+        folder: that the clip is written to.
+        on_frame: called for each frame.
+        sample_every: every n-th frame is also written as a labelled still image (see `edge.demo.samples`); None: none.
 
     Raises:
         MissingDependencyError: if the encoder is not installed.
@@ -53,7 +63,7 @@ def render_camera(
         for index in range(scene.period_frames):
             picture, truth = scene.frame(index)
             truths.append(truth)
-            if is_sampled and index % _SAMPLE_EVERY == 0:
+            if sample_every is not None and index % sample_every == 0:
                 write_sample(folder, f"{name}-{index:03d}", picture, truth)
             on_frame()
             yield picture

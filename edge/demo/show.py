@@ -17,7 +17,8 @@ import msgspec
 from edge.config.load import load_pipeline
 from edge.config.schema import MqttConfig
 from edge.demo.broker import EmbeddedBroker
-from edge.demo.cameras import SyntheticCamera, render_camera
+from edge.demo.calibrated import DemoCalibration, calibrate_demo
+from edge.demo.cameras import SyntheticCamera, render_camera, sample_step
 from edge.demo.score import Score
 from edge.demo.street.scene import Scene
 from edge.demo.witness import Witness
@@ -25,8 +26,9 @@ from edge.errors import ConfigError
 from edge.runtime.build import build_parts
 from edge.runtime.report import RunReport
 from edge.runtime.service import Service
+from edge.types import Precision
 
-__all__ = ["DemoHooks", "DemoOptions", "DemoReport", "find_problems", "frames_to_render", "run_demo"]
+__all__ = ["DemoHooks", "DemoOptions", "DemoReport", "find_problems", "run_demo"]
 
 _ARRIVAL_TIMEOUT_S = 5.0
 _DEVICE = "demo"
@@ -36,29 +38,39 @@ _DEVICE = "demo"
 class DemoOptions:
     """`broker` None: an embedded one. `folder` None: a temporary one, removed at the end.
 
-    A folder that is kept also gets labelled still images of each camera, in `images/` and `labels/`.
+    The folder also gets labelled still images of each camera, in `images/` and `labels/`. With `precision` INT8 the
+    model is calibrated on them first.
     """
 
     cameras: int = 4
     duration_s: float = 20.0
     broker: MqttConfig | None = None
     folder: Path | None = None
+    precision: Precision = Precision.INT8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoHooks:
-    """What is told while it runs."""
+    """What is told while it runs: each stage; work of so many steps (about) and each step of it; the running counts."""
 
     on_stage: Callable[[str], None]
-    on_frame: Callable[[], None]
+    on_work: Callable[[str, int], None]
+    on_step: Callable[[], None]
     on_tick: Callable[[RunReport], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoReport:
-    """The account at the end. `sent` and `received` are detection messages; `problems` is empty when all is well."""
+    """The account at the end.
+
+    Attributes:
+        calibration: None where float was asked for.
+        sent: detection messages, as in `received`.
+        problems: empty when all is well.
+    """
 
     run: RunReport
+    calibration: DemoCalibration | None
     scores: dict[str, Score]
     sent: int
     received: int
@@ -74,6 +86,7 @@ class DemoReport:
         """Return plain JSON values; the keys are stable."""
         return {
             "run": self.run.as_json(),
+            "calibration": None if self.calibration is None else self.calibration.as_json(),
             "precision": round(self.score.precision, 4),
             "recall": round(self.score.recall, 4),
             "sent": self.sent,
@@ -81,11 +94,6 @@ class DemoReport:
             "duplicates": self.duplicates,
             "problems": list(self.problems),
         }
-
-
-def frames_to_render(cameras: int) -> int:
-    """Return how many frames `run_demo` renders before it starts."""
-    return cameras * Scene.period_frames
 
 
 def run_demo(options: DemoOptions, stop: threading.Event, hooks: DemoHooks) -> DemoReport:
@@ -100,11 +108,8 @@ def run_demo(options: DemoOptions, stop: threading.Event, hooks: DemoHooks) -> D
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"{folder}: no folder to keep clips in: {error.strerror}") from None
-        hooks.on_stage(f"rendering {options.cameras} cameras and encoding them to H.264")
-        cameras = [
-            render_camera(number, folder, on_frame=hooks.on_frame, is_sampled=options.folder is not None)
-            for number in range(options.cameras)
-        ]
+        cameras = _render(options.cameras, folder, hooks)
+        calibration = _calibrate(folder, hooks) if options.precision is Precision.INT8 else None
         if options.broker is None:
             hooks.on_stage("starting the embedded MQTT broker")
             mqtt = stack.enter_context(EmbeddedBroker()).config()
@@ -112,15 +117,17 @@ def run_demo(options: DemoOptions, stop: threading.Event, hooks: DemoHooks) -> D
             mqtt = options.broker
         hooks.on_stage("starting an independent subscriber (edge-deploy listen)")
         witness = stack.enter_context(Witness(mqtt, {camera.name: camera for camera in cameras}))
-        pipeline = load_pipeline(_write_pipeline(folder, cameras, mqtt))
+        pipeline = load_pipeline(_write_pipeline(folder, cameras, mqtt, _model_config(calibration)))
         parts = build_parts(pipeline)
         hooks.on_stage(
-            f"running {len(cameras)} cameras with {parts.inference.engine.name} for {options.duration_s:g} s"
+            f"running {len(cameras)} cameras in {parts.precision.value.upper()} with {parts.inference.engine.name} "
+            f"for {options.duration_s:g} s"
         )
         report = Service(parts).run(stop, duration_s=options.duration_s, on_tick=hooks.on_tick)
         witness.wait_for(report.inferred, timeout_s=_ARRIVAL_TIMEOUT_S)
     return DemoReport(
         run=report,
+        calibration=calibration,
         scores={camera.name: witness.score_of(camera.name) for camera in cameras},
         sent=report.inferred,
         received=witness.received,
@@ -129,12 +136,36 @@ def run_demo(options: DemoOptions, stop: threading.Event, hooks: DemoHooks) -> D
     )
 
 
-def _write_pipeline(folder: Path, cameras: list[SyntheticCamera], mqtt: MqttConfig) -> Path:
-    model = importlib.resources.files("edge.demo") / "model" / "traffic.onnx"
+def _render(count: int, folder: Path, hooks: DemoHooks) -> list[SyntheticCamera]:
+    hooks.on_stage(f"rendering {count} cameras and encoding them to H.264")
+    hooks.on_work("rendering", count * Scene.period_frames)
+    step = sample_step(count)
+    return [render_camera(number, folder, on_frame=hooks.on_step, sample_every=step) for number in range(count)]
+
+
+def _calibrate(folder: Path, hooks: DemoHooks) -> DemoCalibration:
+    hooks.on_stage("calibrating for INT8 on some of their frames, proving it on others")
+    done = calibrate_demo(_model(), folder, on_work=hooks.on_work, on_step=hooks.on_step)
+    if done.problem is not None:
+        hooks.on_stage(f"no INT8, going on in FP32: {done.problem}")
+    return done
+
+
+def _model() -> Path:
+    return Path(str(importlib.resources.files("edge.demo") / "model" / "traffic.onnx"))
+
+
+def _model_config(calibration: DemoCalibration | None) -> dict[str, str]:
+    if calibration is None or calibration.table is None:
+        return {"onnx": str(_model())}
+    return {"onnx": str(_model()), "precision": "int8", "calibration": calibration.table}
+
+
+def _write_pipeline(folder: Path, cameras: list[SyntheticCamera], mqtt: MqttConfig, model: dict[str, str]) -> Path:
     content = {
         "version": 1,
         "device": _DEVICE,
-        "model": {"onnx": str(model)},
+        "model": model,
         "batch": {"max_frames": len(cameras)},
         "streams": [{"id": camera.name, "uri": camera.path.name, "loop": True, "realtime": True} for camera in cameras],
         "mqtt": msgspec.to_builtins(mqtt),

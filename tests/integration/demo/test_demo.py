@@ -1,15 +1,23 @@
 """The demo as a user runs it, and how it fails."""
 
+import hashlib
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from edge.calibrate.table_file import read_table
+from edge.config.load import load_pipeline
 from edge.demo.show import find_problems
 from tests.support.mosquitto import Mosquitto
 
 pytestmark = pytest.mark.integration
+
+MODEL = Path(__file__).parents[3] / "edge" / "demo" / "model" / "traffic.onnx"
 
 
 def demo(*options):
@@ -17,28 +25,75 @@ def demo(*options):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_everything_that_is_inferred_arrives_and_objects_are_found(tmp_path):
-    done = demo("--cameras", 2, "--seconds", 4, "--keep", tmp_path, "--json")
-
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A folder that was kept, and the account of that run."""
+    folder = tmp_path_factory.mktemp("demo")
+    done = demo("--cameras", 2, "--seconds", 4, "--keep", folder, "--json")
     assert done.returncode == 0, done.stderr
-    content = json.loads(done.stdout)
+    assert "running 2 cameras in INT8 with" in done.stderr
+    return folder, json.loads(done.stdout)
+
+
+def test_everything_that_is_inferred_arrives_and_objects_are_found(kept):
+    folder, content = kept
+
     assert content["received"] == content["sent"] == content["run"]["inferred"] > 50
     assert content["run"]["balanced"]
     assert content["precision"] > 0.9
     assert content["recall"] > 0.7
-    assert len(list((tmp_path / "images").iterdir())) == len(list((tmp_path / "labels").iterdir())) > 50
+    assert len(list((folder / "images").iterdir())) == len(list((folder / "labels").iterdir())) > 50
+
+
+def test_int8_is_what_runs_and_is_proven(kept):
+    folder, content = kept
+
+    calibration = content["calibration"]
+    proof = calibration["evidence"]
+    table = read_table(folder / calibration["table"])
+    assert content["run"]["precision"] == "int8"
+    assert calibration["problem"] is None
+    assert proof["metric"] == "mAP50-95"
+    assert proof["int8"] >= proof["float"] - calibration["max_drop"] / 100
+    assert proof["int8_mac_share"] > 0.95
+    assert table.model is not None
+    assert table.model.sha256 == hashlib.sha256(MODEL.read_bytes()).hexdigest()
+    assert msgspec.to_builtins(table.evidence) == proof
+    assert load_pipeline(folder / "demo.yaml").config.model.calibration == "traffic.calib.json"
+
+
+def test_float_is_not_calibrated(tmp_path):
+    done = demo("--cameras", 1, "--seconds", 1, "--precision", "fp32", "--keep", tmp_path, "--json")
+
+    assert done.returncode == 0, done.stderr
+    content = json.loads(done.stdout)
+    assert content["calibration"] is None
+    assert content["run"]["precision"] == "fp32"
+    assert not (tmp_path / "traffic.calib.json").exists()
+
+
+def test_without_int8_the_demo_goes_on_in_float_and_says_why(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "broken.jpg").write_bytes(b"no picture")
+
+    done = demo("--cameras", 1, "--seconds", 1, "--keep", tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "running 1 cameras in FP32 with" in done.stderr
+    assert re.search(r"^FP32 +because INT8 failed .*broken\.jpg", done.stdout, re.MULTILINE)
+    assert "sent = received" in done.stdout
 
 
 def test_a_broker_of_ones_own(tmp_path):
     with Mosquitto(tmp_path / "broker") as broker:
-        done = demo("--cameras", 1, "--seconds", 2, "--broker", f"127.0.0.1:{broker.port}")
+        done = demo("--cameras", 1, "--seconds", 2, "--precision", "fp32", "--broker", f"127.0.0.1:{broker.port}")
 
     assert done.returncode == 0, done.stderr
     assert "sent = received" in done.stdout
 
 
 def test_without_a_broker_it_fails_and_says_so():
-    done = demo("--cameras", 1, "--seconds", 1, "--broker", "127.0.0.1:1")
+    done = demo("--cameras", 1, "--seconds", 1, "--precision", "fp32", "--broker", "127.0.0.1:1")
 
     assert done.returncode == 3
     assert "error: the subscriber did not start" in done.stderr

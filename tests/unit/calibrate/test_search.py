@@ -36,7 +36,7 @@ def layers_of(count, *, share=0.01, depthwise=(), last=()):
 
 
 def ranges_of(*tensors):
-    return {tensor: RANGES for tensor in tensors or ("images",)}
+    return dict.fromkeys(tensors or ("images",), RANGES)
 
 
 def share(choice, layers, *, is_depthwise=(True, False)):

@@ -80,7 +80,8 @@ def canvases_of(source: FrameSource, preprocess: Preprocess) -> Iterator[NDArray
     """
     size = preprocess.size
     with contextlib.suppress(EndOfStream):
-        while (frame := source.read(_READ_TIMEOUT_S)) is not None:
+        while True:
+            frame = _read(source)
             row = np.empty((size.height, size.width, 3), np.uint8)
             _place(frame, row, preprocess)
             yield row
@@ -91,14 +92,19 @@ def _fill(source: FrameSource, engine: Runner[T_co], index: int) -> list[Placed]
     placed: list[Placed] = []
     while len(placed) < engine.max_batch:
         try:
-            frame = source.read(_READ_TIMEOUT_S)
+            frame = _read(source)
         except EndOfStream:
             break
-        if frame is None:
-            raise SourceError(f"{source.stream}: no frame within {_READ_TIMEOUT_S:.0f} s")
         _place(frame, canvas[len(placed)], engine.preprocess)
         placed.append((frame.header, frame.letterbox))
     return placed
+
+
+def _read(source: FrameSource) -> Frame:
+    frame = source.read(_READ_TIMEOUT_S)
+    if frame is None:
+        raise SourceError(f"{source.stream}: no frame within {_READ_TIMEOUT_S:.0f} s")
+    return frame
 
 
 def _place(frame: Frame, row: NDArray[np.uint8], preprocess: Preprocess) -> None:

@@ -21,7 +21,7 @@ def without_outliers(bench: Bench, now: Measured) -> Measured:
         if layer is None:
             return now
         (better,) = bench.measured([now.choice.with_floats([layer], "carries a large part of the error alone")])
-        if not bench.is_allowed(better.choice) or better.error > (1 - _LARGE) * now.error:
+        if not bench.is_allowed(better.choice) or better.error >= (1 - _LARGE) * now.error:
             return now
         now = better
     return now
@@ -34,7 +34,7 @@ def _worst(bench: Bench, now: Measured, layers: Sequence[Layer], parts: int) -> 
         groups = [layers[first : first + size] for first in range(0, len(layers), size)]
         tried = bench.measured([now.choice.with_floats(group, "") for group in groups])
         index = min(range(len(groups)), key=lambda i: tried[i].error)
-        if tried[index].error > (1 - _LARGE) * now.error:
+        if tried[index].error >= (1 - _LARGE) * now.error:
             return None
         layers = groups[index]
     return layers[0] if layers else None

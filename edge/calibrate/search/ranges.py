@@ -12,7 +12,7 @@ __all__ = ["with_better_ranges"]
 
 _CLOSE = 0.1  # ranges that differ by less are not worth a trial
 _MOST_TRIALS = 32  # those closest to the range of now: what is far off seldom helps
-_SIZES = (2, 4, 8, 12, 16, 24, 32)
+_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
 def with_better_ranges(bench: Bench, now: Measured) -> Measured:

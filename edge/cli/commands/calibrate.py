@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,7 +79,9 @@ def calibrate(
     from edge.deploy.calibration import CalibrationHooks, CalibrationOptions
     from edge.deploy.calibration import calibrate as run
 
+    path = out or model.with_suffix(".calib.json")
     _require_sense(images, histograms, method, labels, max_drop)
+    _require_places(path, save_histograms, inputs=(model, *histograms))
     options = CalibrationOptions(
         model=model,
         images=images,
@@ -92,7 +95,6 @@ def calibrate(
     )
     with stage_bars() as bars:
         done = run(options, CalibrationHooks(on_stage=bars.stage, on_step=bars.advance))
-    path = out or model.with_suffix(".calib.json")
     files = {path: table_text(done.table).encode()}
     if save_histograms is not None:
         files[save_histograms] = observations_bytes(done.observations)
@@ -114,8 +116,24 @@ def _require_sense(
         raise click.UsageError(
             "histograms alone cannot prove anything: add --images, or state a --method without labels"
         )
+    if max_drop is not None and math.isnan(max_drop):
+        raise click.UsageError("--max-drop is a number of mAP points, got nan")
     if max_drop is not None and labels is None:
         raise click.UsageError("--max-drop is a promise about mAP: add --labels, so that mAP can be measured")
+
+
+def _require_places(table: Path, save_histograms: Path | None, *, inputs: tuple[Path, ...]) -> None:
+    """Say before the work, not after it, that its result cannot be written, or would replace what it is made of."""
+    places = (
+        [("--out", table)] if save_histograms is None else [("--out", table), ("--save-histograms", save_histograms)]
+    )
+    for option, path in places:
+        if path.is_dir() or not path.parent.is_dir():
+            raise click.UsageError(f"{option} {path}: expected a file in a folder that is there")
+        if path.resolve() in {one.resolve() for one in inputs}:
+            raise click.UsageError(f"{option} {path}: is read by this command, and would be lost")
+    if save_histograms is not None and save_histograms.resolve() == table.resolve():
+        raise click.UsageError(f"--save-histograms {save_histograms}: is the table's place already; name another file")
 
 
 def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,8 +27,9 @@ from edge.deploy.calibration.trials import Trials
 from edge.engine.openvino import OpenVinoActivations
 from edge.errors import CalibrationError, DatasetError, ModelError, SourceError, VerificationError
 from edge.evaluate.labels import open_labels
-from edge.model.graph import load_graph
+from edge.model.graph import Graph, load_graph
 from edge.model.inspect import ModelOverrides, inspect_model
+from edge.model.obstacles import INTEGER_OPERATORS
 from edge.model.qdq import quantizable_tensors
 from edge.types import ModelSpec
 
@@ -115,7 +116,7 @@ class _Run:
         self._hooks = hooks
         self._seconds: dict[str, float] = {}
         self._spec = _float_model(options)
-        self._graph = load_graph(self._spec.path)
+        self._graph = _float_graph(self._spec)
         self._split, self._left_out = _images(options)
         self._labels = None if options.labels is None else open_labels(options.labels, self._spec.labels)
         self._require_nodes()
@@ -145,6 +146,7 @@ class _Run:
         others = [name for name in facts.activations if name not in set(names)]
         peaks_of = tensors_to_look_at(self._graph, others, scores=facts.scores)
         earlier = [read_observations(path) for path in self._options.histograms]
+        _require_unseen(self._split, earlier)
         if not self._split.observed:
             return _merged(earlier, self._spec), "histograms"
         with self._stage("observe", len(self._split.observed)), _told(self._split):
@@ -166,13 +168,16 @@ class _Run:
         self, ranges: Mapping[str, Mapping[str, float]], table_of: Callable[[Choice], CalibrationTable]
     ) -> tuple[CalibrationTable, Found | None]:
         kept = dict.fromkeys(self._options.keep_float, "asked for")
-        if self._options.method is None:
-            return self._proven(self._searched(ranges, kept), table_of)
-        table = table_of(Choice(methods=dict.fromkeys(ranges, self._options.method.value), floats=kept))
-        if self._labels is None:
-            return table, None
-        with self._stage("prove", 2 * len(self._split.held_out)), _told(self._split):
-            proof = self._prover().prove(quantized_model(table, self._spec).model)
+        method = self._options.method
+        if method is not None and self._labels is None:
+            return table_of(Choice(methods=dict.fromkeys(ranges, method.value), floats=kept)), None
+        with self._stage("float", len(self._split.held_out)), _told(self._split):
+            prover = Prover(self._spec, self._split.held_out, self._labels, on_image=self._hooks.on_step)
+        if method is None:
+            return self._proven(self._searched(ranges, kept), prover, table_of)
+        table = table_of(Choice(methods=dict.fromkeys(ranges, method.value), floats=kept))
+        with self._stage("prove", len(self._split.held_out)):
+            proof = prover.prove(quantized_model(table, self._spec).model)
         return self._with_evidence(table, proof), None
 
     def _searched(self, ranges: Mapping[str, Mapping[str, float]], kept: Mapping[str, str]) -> Found:
@@ -193,9 +198,6 @@ class _Run:
                 if self._keeps_promise(proof):
                     break
         return self._with_evidence(table, proof), found
-
-    def _prover(self) -> Prover:
-        return Prover(self._spec, self._split.held_out, self._labels, on_image=self._hooks.on_step)
 
     def _keeps_promise(self, proof: Proof) -> bool:
         return self._labels is None or proof.drop <= self._options.max_drop
@@ -245,6 +247,16 @@ def _float_model(options: CalibrationOptions) -> ModelSpec:
     return spec
 
 
+def _float_graph(spec: ModelSpec) -> Graph:
+    graph = load_graph(spec.path)
+    if found := sorted({node.op_type for node in graph.nodes}.intersection(INTEGER_OPERATORS)):
+        raise ModelError(
+            f"{spec.path}: expected a float model, it computes in integers already ({', '.join(found)})",
+            hint="calibrate the float model that it was made of",
+        )
+    return graph
+
+
 def _images(options: CalibrationOptions) -> tuple[ImageSplit, tuple[Path, ...]]:
     if options.images is None:
         return ImageSplit(observed=(), held_out=()), ()
@@ -275,6 +287,18 @@ def _merged(parts: list[Observations], spec: ModelSpec) -> Observations:
                 hint="observe the images again with this very model",
             )
     return merged
+
+
+def _require_unseen(split: ImageSplit, earlier: Sequence[Observations]) -> None:
+    """Refuse to prove ranges on images that they come from."""
+    seen = {digest for part in earlier for digest in part.image_sha256s}
+    again = [image.path.name for image in split.held_out if image.sha256 in seen]
+    if again:
+        raise CalibrationError(
+            f"{len(again)} of the images that are to prove the ranges were seen by the histograms, the first is "
+            f"{again[0]}",
+            hint="give --images that are not in the --histograms",
+        )
 
 
 @contextmanager

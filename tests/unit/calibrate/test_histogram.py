@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.calibrate.histogram import BINS, Histogram, count, merge
+from edge.calibrate.histogram import BINS, Histogram, Tally, count, merge
 from edge.calibrate.observer import Observer, merge_all
 from edge.errors import CalibrationError
 
@@ -45,6 +45,55 @@ def test_any_split_and_order_gives_the_same_bits(parts, random):
         observer.observe("x", part)
 
     assert observer.histograms.get("x", count(np.zeros(0, np.float32))) == whole
+
+
+@given(st.lists(arrays, max_size=6))
+def test_a_tally_equals_counting_each_part_and_merging(parts):
+    tally, merged = Tally(), count(np.zeros(0, np.float32))
+    for part in parts:
+        tally.add(part)
+        merged = merge(merged, count(part))
+
+        assert tally.histogram() == merged == slow_count(np.concatenate(parts)[: merged.total])
+
+
+@pytest.mark.parametrize("order", [(1e-30, 1e30), (1e30, 1e-30), (0.0, 3.4e38), (2.0**-149, 1.0, 3.4e38)])
+def test_a_tally_of_tiny_and_huge_values_loses_none(order):
+    tally, one_by_one = Tally(), [np.full(3, value, np.float32) for value in order]
+    for part in one_by_one:
+        tally.add(part)
+
+    found = tally.histogram()
+
+    assert found == count(np.concatenate(one_by_one)) == slow_count(np.concatenate(one_by_one))
+    assert (found.total, found.amax) == (3 * len(order), float(np.float32(max(order))))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [70_000, 199_999], ids=["second-chunk", "last-value"])
+def test_a_tally_is_as_it_was_after_a_value_that_is_not_finite_far_inside(wrong, place):
+    tally = Tally()
+    tally.add(np.array([0.0, 0.5, 3.0], np.float32))
+    before = tally.histogram()
+    values = np.full(200_000, 1000.0, np.float32)
+    values[place] = wrong
+
+    with pytest.raises(CalibrationError, match="1 of 200000 are NaN or infinite"):
+        tally.add(values)
+
+    assert tally.histogram() == before
+    tally.add(np.array([5.0], np.float32))
+    assert tally.histogram() == count(np.array([0.0, 0.5, 3.0, 5.0], np.float32))
+
+
+def test_a_histogram_that_was_given_out_does_not_change():
+    tally = Tally()
+    tally.add(np.ones(3, np.float32))
+    first = tally.histogram()
+
+    tally.add(np.full(9, 1.5, np.float32))
+
+    assert first == count(np.ones(3, np.float32))
 
 
 @given(arrays, arrays, arrays)

@@ -12,6 +12,7 @@ from edge.media.images import colour_of, draw_boxes, read_image, resize, write_i
 from edge.media.stills import StillSource, list_images
 from edge.types import ImageSize, stream_id
 from tests.support.clips import CANVAS
+from tests.support.pictures import cmyk_jpeg
 
 RED = np.zeros((4, 6, 3), np.uint8)
 RED[..., 0] = 255
@@ -50,6 +51,16 @@ def test_alpha_is_dropped_without_blending(tmp_path):
     cv2.imwrite(str(tmp_path / "a.png"), bgra)
 
     assert np.array_equal(read_image(tmp_path / "a.png")[0, 0], [200, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("cmyk", "rgb"), [((0, 0, 0, 0), 255), ((0, 128, 0, 0), (255, 127, 255)), ((0, 0, 0, 255), 0), ((0, 0, 0, 55), 200)]
+)
+def test_cmyk_becomes_rgb(tmp_path, cmyk, rgb):
+    found = read_image(cmyk_jpeg(tmp_path / "a.jpg", cmyk)).astype(int)
+
+    assert found.shape == (48, 48, 3)
+    assert np.abs(found - rgb).max() <= 1
 
 
 def test_exif_orientation_is_applied(tmp_path):

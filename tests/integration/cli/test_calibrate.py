@@ -1,0 +1,533 @@
+"""`edge-deploy calibrate` as a user types it, on a tiny model and drawn images."""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import cv2
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from edge.calibrate.lint.check import lint_table
+from edge.calibrate.lint.facts import facts_of_model
+from edge.calibrate.table_file import read_table
+from edge.cli.border import run_command
+from edge.cli.edge_deploy import edge_deploy
+from edge.model.inspect import inspect_model
+from edge.model.qdq import insert_qdq
+from tests.support import models
+from tests.support.models import CHANNELS, STRIDES, Net
+from tests.support.onnxruntime_engine import OnnxRuntimeEngine
+from tests.support.pictures import cmyk_jpeg, draw
+from tests.support.qdq import minmax, pictures
+
+SIZE = 96
+CLASSES = 2
+KEYS = [
+    "table", "model", "model_sha256", "method", "images", "tensors", "evidence", "int8_mac_share", "float_layers",
+    "errors", "left_out", "seconds",
+]  # fmt: skip
+
+
+class FewLayers(Net):
+    """Three levels of one convolution each: a search takes a second."""
+
+    widest = 1.0  # how much larger one channel of each feature is than the others
+
+    def levels(self):
+        x, features = self.image, []
+        for channels, stride in zip((3, CHANNELS, CHANNELS), (8, 2, 2), strict=True):
+            x = self.silu(self.conv(x, channels, CHANNELS, stride=stride))
+            features.append(x)
+        return features
+
+    def conv(self, x, into, out, *, kernel=1, stride=1, bias=0.0):
+        if stride > 1:
+            kernel, weight = stride, self.random.normal(0, 1 / stride, (out, into, stride, stride))
+            weight[0] *= self.widest
+        else:
+            kernel = 1 if self.widest == 1 else 3  # so much work that it cannot stay in float
+            weight = self.random.normal(0, 1.5 / np.sqrt(into) / kernel, (out, into, kernel, kernel))
+        if x != self.image:
+            weight[:, 0] /= self.widest
+        return self.op(
+            "Conv", x, self.const(weight), self.const(np.broadcast_to(bias, out)),
+            kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[kernel // 2 if stride == 1 else 0] * 4,
+        )  # fmt: skip
+
+
+def few_layers(path, *, widest=1.0):
+    net = FewLayers(SIZE, batch=1, seed=2)
+    net.widest = widest
+    assert [SIZE // stride for stride in STRIDES] == net.sides()
+    parts = [models.yolov5_level(net, feature, i, CLASSES) for i, feature in enumerate(net.levels())]
+    net.op("Concat", *parts, name="output0", axis=1)
+    return net.save(path, {"output0": (3 * net.cells(), 5 + CLASSES)})
+
+
+def write_labels(folder, spec, images):
+    """Label each image with what the float model finds in ONNX Runtime with a score of 0.3 and more."""
+    folder.mkdir()
+    engine = OnnxRuntimeEngine(spec, max_batch=1)
+    for path in images:
+        canvas = np.full((SIZE, SIZE, 3), 114, np.uint8)
+        canvas[12:84] = cv2.resize(cv2.imread(str(path)), (SIZE, 72))[..., ::-1]
+        engine.canvases[0][0] = canvas
+        engine.start(0, 1)
+        (folder / f"{path.stem}.txt").write_text("".join(_lines(engine.wait(0)[0])))
+
+
+def _lines(rows):
+    scores = rows[:, 4:5] * rows[:, 5:]
+    for row in np.argsort(-scores.max(axis=1))[:6]:
+        (x, y, width, height), class_id = rows[row, :4], scores[row].argmax()
+        left, right = np.clip([x - width / 2, x + width / 2], 0, SIZE) / SIZE
+        top, bottom = (np.clip([y - height / 2, y + height / 2], 12, 84) - 12) / 72
+        if right - left > 0.05 and bottom - top > 0.05:
+            box = ((left + right) / 2, (top + bottom) / 2, right - left, bottom - top)
+            yield f"{class_id} {' '.join(f'{value:.6f}' for value in box)}\n"
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory):
+    place = tmp_path_factory.mktemp("calibrate")
+    model = few_layers(place / "m.onnx")
+    write_labels(place / "labels", inspect_model(model), draw(place / "images", 8))
+    return place
+
+
+@pytest.fixture
+def place(origin, tmp_path):
+    """A model, 8 images, and labels for them; to be changed at will."""
+    shutil.copytree(origin, tmp_path / "p")
+    return tmp_path / "p"
+
+
+def command(*arguments, expected=0):
+    """Run `edge-deploy` in this process, as its entry point does; a process of its own takes most of a second."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.setattr(sys, "argv", ["edge-deploy", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            run_command(edge_deploy)
+    done = subprocess.CompletedProcess(arguments, caught.value.code, out.getvalue(), err.getvalue())
+    assert done.returncode == expected, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def calibrate(place, *options, images="images", model="m.onnx", expected=0):
+    given = () if images is None else ("--images", place / images)
+    return command("calibrate", place / model, *given, *options, expected=expected)
+
+
+def refused(place, *options, images="images", model="m.onnx", expected=2):
+    """Calibrate, which has to be refused in one clear line with nothing written; return that line."""
+    before = content_of(place)
+    done = calibrate(place, *options, images=images, model=model, expected=expected)
+    assert content_of(place) == before
+    assert done.stdout == ""
+    told = [line for line in done.stderr.splitlines() if ": about " not in line]
+    assert len(told) == 1, done.stderr
+    assert told[0].startswith("error: ")
+    return told[0]
+
+
+def usage_error(place, *options, images="images"):
+    before = content_of(place)
+    told = calibrate(place, *options, images=images, expected=2).stderr
+    assert content_of(place) == before
+    return told
+
+
+def content_of(place):
+    return {path: path.read_bytes() if path.is_file() else None for path in sorted(place.rglob("*"))}
+
+
+@pytest.fixture(scope="module")
+def proven(origin, tmp_path_factory):
+    """A place with a table that `auto` made with labels, and what the command said."""
+    place = tmp_path_factory.mktemp("proven") / "p"
+    shutil.copytree(origin, place)
+    done = calibrate(place, "--labels", place / "labels", "--max-drop", "100", "--json")
+    return place, json.loads(done.stdout), done.stderr
+
+
+def test_the_table_is_written_beside_the_model_and_is_without_fault(proven):
+    place, shown, _ = proven
+    spec = inspect_model(place / "m.onnx")
+    table, facts = read_table(place / "m.calib.json"), facts_of_model(spec)
+
+    findings = list(lint_table(table, facts))
+    assert not [finding for finding in findings if finding.severity.value == "error"]
+    assert set(table.tensors) == set(facts.activations)
+    assert table.model.sha256 == spec.sha256
+    assert table.preprocess_sha256 == spec.preprocess.sha256
+    assert (table.method, table.dataset.images) == ("auto", 4)
+    assert set(table.keep_float) == set(table.float_reasons) <= facts.node_names
+    assert all(table.float_reasons.values())
+    assert shown["table"] == str(place / "m.calib.json")
+    command("table", "lint", place / "m.calib.json", "--model", place / "m.onnx")
+
+
+def test_evidence_and_json_have_the_stable_keys(proven):
+    place, shown, _ = proven
+    evidence = json.loads((place / "m.calib.json").read_text())["evidence"]
+
+    assert list(shown) == KEYS
+    assert set(evidence) == {"metric", "images", "float", "int8", "int8_mac_share"}
+    assert shown["evidence"] == evidence
+    assert (evidence["metric"], evidence["images"]) == ("mAP50-95", 4)
+    assert evidence["float"] > 0.3
+    assert 0 < evidence["int8_mac_share"] <= 1
+    assert list(shown["seconds"]) == ["observe", "search", "prove"]
+    assert shown["left_out"] == []
+
+
+def test_few_images_are_warned_of_and_labels_promise(proven):
+    _, _, told = proven
+
+    assert "ranges come from 4 images only" in told
+    assert "nothing is promised" not in told
+
+
+def test_other_commands_take_the_table(proven, tmp_path):
+    place, shown, _ = proven
+    model, table = place / "m.onnx", place / "m.calib.json"
+    folders = ("--images", place / "images", "--labels", place / "labels")
+
+    measured = json.loads(command("evaluate", model, *folders, "--table", table, "--json").stdout)
+    compared = json.loads(command("compare", model, "--table", table, "--images", place / "images", "--json").stdout)
+    command("table", "export", table, "-o", tmp_path / "c.cache")
+
+    assert measured["int8_mac_share"] == pytest.approx(shown["int8_mac_share"], abs=1e-4)
+    kept = {layer["name"] for layer in compared["layers"] if layer["precision"] == "float"}
+    assert kept >= set(shown["float_layers"])
+    assert len((tmp_path / "c.cache").read_text().splitlines()) == 1 + shown["tensors"]
+
+
+@pytest.mark.parametrize("method", ["mse", "auto"])
+def test_names_order_and_batch_of_the_images_change_no_byte(place, method):
+    other = place / "renamed"
+    other.mkdir()
+    for number, path in enumerate(sorted((place / "images").iterdir())):
+        shutil.copy(path, other / f"{9 - number}-{path.name}")
+
+    calibrate(place, "--method", method, "-o", place / "one.json")
+    calibrate(place, "--method", method, "-o", place / "two.json", "--batch", 3, images="renamed")
+
+    assert (place / "one.json").read_bytes() == (place / "two.json").read_bytes()
+
+
+def halves(place):
+    """Move the images into two folders and save the histograms of each."""
+    for name in ("a", "b"):
+        (place / name).mkdir()
+    for number, path in enumerate(sorted((place / "images").iterdir())):
+        shutil.copy(path, place / ("a" if number % 3 else "b") / path.name)
+    for name in ("a", "b"):
+        calibrate(
+            place, "--method", "mse", "-o", place / f"{name}.json", "--save-histograms", place / f"{name}.npz",
+            images=name,
+        )  # fmt: skip
+    return place / "a.npz", place / "b.npz"
+
+
+def test_saved_histograms_merge_to_the_table_of_one_run_over_all(place):
+    first, second = halves(place)
+    calibrate(place, "--method", "mse", "-o", place / "all.json")
+
+    calibrate(place, "--method", "mse", "-o", place / "m1.json", "--histograms", first, images="b")
+    merging = ("--method", "mse", "--histograms", second, "--histograms", first)
+    told = calibrate(place, *merging, "-o", place / "m2.json", images=None).stderr
+
+    assert (place / "m1.json").read_bytes() == (place / "all.json").read_bytes()
+    whole, merged = (read_table(place / name) for name in ("all.json", "m2.json"))
+    assert (merged.tensors, merged.dataset) == (whole.tensors, whole.dataset)
+    assert "ranges come from 8 images only" in told
+    assert "observe" not in told
+
+
+def test_an_image_that_the_histograms_have_seen_is_refused(place):
+    first, _ = halves(place)
+
+    told = refused(place, "--method", "mse", "--histograms", first, "-o", place / "t.json")
+
+    assert "5 of the images are in both of the observations and would be counted twice" in told
+
+
+@pytest.mark.parametrize("options", [("--method", "auto"), ("--method", "mse", "--labels", "labels")])
+def test_an_image_that_the_histograms_have_seen_proves_nothing(place, options):
+    """Whichever images are held out, those of the proof are other ones than those of the ranges."""
+    held = place / "held"
+    held.mkdir()
+    by_digest = sorted((place / "images").iterdir(), key=lambda path: _sha256(path))
+    for path in by_digest[::2]:  # those that are held out
+        shutil.copy(path, held)
+    calibrate(place, "--method", "mse", "-o", place / "v.json", "--save-histograms", place / "held.npz", images="held")
+
+    told = refused(place, *_in(place, options), "--histograms", place / "held.npz", "-o", place / "w.json")
+
+    assert "4 of the images that are to prove the ranges were seen by the histograms" in told
+
+
+def _in(place, options):
+    return [place / option if option == "labels" else option for option in options]
+
+
+def _sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_histograms_of_another_model_are_refused(place):
+    calibrate(place, "--method", "mse", "-o", place / "t.json", "--save-histograms", place / "h.npz")
+    few_layers(place / "other.onnx", widest=2.0)
+
+    told = refused(
+        place, "--method", "mse", "--histograms", place / "h.npz", "-o", place / "o.json", images=None,
+        model="other.onnx",
+    )  # fmt: skip
+
+    assert "the histograms are of model_sha256" in told
+
+
+def test_auto_without_labels_says_that_nothing_is_promised(place):
+    done = calibrate(place, "--json")
+    shown = json.loads(done.stdout)
+
+    assert "without --labels nothing is promised about mAP; measure it with edge-deploy evaluate --table" in done.stderr
+    assert shown["evidence"]["metric"] == "mAP50-95 against float"
+    assert shown["evidence"]["float"] == 1.0
+
+
+def test_a_single_method_without_labels_has_no_evidence(place):
+    shown = json.loads(calibrate(place, "--method", "minmax", "--json").stdout)
+
+    assert (shown["evidence"], shown["images"], shown["method"], shown["errors"]) == (None, 8, "minmax", {})
+    ranges = read_table(place / "m.calib.json").tensors
+    assert ranges["images"].amax == pytest.approx(_largest_pixel(place) / 255)
+
+
+def _largest_pixel(place):
+    return max(int(cv2.imread(str(path)).max()) for path in (place / "images").iterdir())
+
+
+@pytest.mark.parametrize("method", ["auto", "mse"])
+def test_a_promise_that_int8_cannot_keep_is_told_and_writes_nothing(place, method):
+    few_layers(place / "hard.onnx", widest=300.0)
+    shutil.rmtree(place / "labels")
+    write_labels(place / "labels", inspect_model(place / "hard.onnx"), sorted((place / "images").iterdir()))
+    (place / "hard.calib.json").write_text("an old table")
+    options = ("--method", method, "--labels", place / "labels", "--max-drop", 0, "--save-histograms", place / "h.npz")
+
+    told = refused(place, *options, model="hard.onnx", expected=4)
+
+    assert "so nothing was written; run this model in fp16" in told
+    assert "promised were at most 0," in told
+    assert (place / "hard.calib.json").read_text() == "an old table"
+
+
+def test_layers_that_are_kept_in_float_are_in_the_table_with_their_reason(place):
+    calibrate(place, "--method", "mse", "--keep-float", "Conv_0", "--keep-float", "Conv_0")
+    table = read_table(place / "m.calib.json")
+
+    assert table.keep_float == ("Conv_0",)
+    assert dict(table.float_reasons) == {"Conv_0": "asked for"}
+
+
+@pytest.mark.parametrize(
+    ("options", "images", "problem"),
+    [
+        ((), None, "name a folder with --images, or saved --histograms"),
+        (("--max-drop", 1), "images", "--max-drop is a promise about mAP: add --labels"),
+        (("--histograms", "h.npz"), None, "histograms alone cannot prove anything: add --images"),
+        (("--histograms", "h.npz", "--method", "mse", "--labels", "l"), None, "cannot prove anything"),
+        (("--max-drop", -1, "--labels", "labels"), "images", "--max-drop"),
+        (("--max-drop", "nan", "--labels", "labels"), "images", "--max-drop"),
+        (("--batch", 0), "images", "--batch"),
+        (("--method", "kl"), "images", "--method"),
+        (("--method", "mse", "-o", "t.json", "--save-histograms", "t.json"), "images", "--save-histograms"),
+    ],
+)
+def test_options_that_make_no_sense_are_usage_errors(place, monkeypatch, options, images, problem):
+    monkeypatch.chdir(place)
+
+    assert problem in usage_error(place, *options, images=images)
+
+
+def test_a_folder_that_is_not_there(place):
+    assert "absent: expected a folder of images" in refused(place, images="absent")
+
+
+def test_an_empty_folder(place):
+    (place / "empty").mkdir()
+
+    assert "empty: expected images (.jpg, .jpeg" in refused(place, images="empty")
+
+
+def test_too_few_images_to_prove_with(place):
+    draw(place / "few", 3)
+
+    assert "few: 3 images, expected at least 4" in refused(place, images="few")
+
+
+@pytest.mark.parametrize("method", ["mse", "auto"])
+def test_images_that_cannot_be_decoded_are_counted_and_named(place, method):
+    (place / "images" / "cut.png").write_bytes((place / "images" / "0.png").read_bytes()[:60])
+    (place / "images" / "empty.jpg").write_bytes(b"")
+
+    told = refused(place, "--method", method)
+
+    assert "2 of 10 images cannot be decoded" in told
+    assert "cut.png" in told
+    assert "empty.jpg" in told
+    assert "--skip-undecodable" in told
+
+
+def test_images_that_cannot_be_decoded_are_left_out_when_asked_and_still_named(place):
+    (place / "images" / "cut.png").write_bytes((place / "images" / "0.png").read_bytes()[:60])
+
+    done = calibrate(place, "--method", "mse", "--skip-undecodable", "--json")
+
+    shown = json.loads(done.stdout)
+    assert "1 files could not be decoded and were left out: cut.png" in done.stderr
+    assert (shown["images"], shown["left_out"]) == (8, [str(place / "images" / "cut.png")])
+
+
+def test_a_folder_of_nothing_that_can_be_decoded(place):
+    (place / "bad").mkdir()
+    (place / "bad" / "x.png").write_bytes(b"x")
+
+    assert "none of the 1 images can be decoded" in refused(place, "--skip-undecodable", images="bad")
+
+
+def test_an_image_and_its_copy_are_refused_and_both_are_named(place):
+    shutil.copy(place / "images" / "3.png", place / "images" / "zz.png")
+
+    told = refused(place, "--method", "mse")
+
+    assert "1 of 9 images are copies of another one" in told
+    assert "zz.png = 3.png" in told
+
+
+def test_grey_sixteen_bit_and_cmyk_images_are_taken(place):
+    random = np.random.default_rng(5)
+    cv2.imwrite(str(place / "images" / "grey.png"), random.integers(0, 256, (40, 50), np.uint8))
+    cv2.imwrite(str(place / "images" / "deep.png"), random.integers(0, 65536, (40, 50, 3), np.uint16))
+    cmyk_jpeg(place / "images" / "print.jpg", (10, 200, 30, 40))
+
+    assert json.loads(calibrate(place, "--method", "mse", "--json").stdout)["images"] == 11
+
+
+def test_labels_of_other_images_are_refused(place):
+    (place / "others").mkdir()
+    (place / "others" / "elsewhere.txt").write_text("0 0.5 0.5 0.2 0.2\n")
+
+    told = refused(place, "--method", "mse", "--labels", place / "others")
+
+    assert "4 images have no labelled box" in told
+    assert "check that labels and images have the same names" in told
+
+
+def test_a_model_that_carries_pairs_already_is_refused(place):
+    spec = inspect_model(place / "m.onnx")
+    made = insert_qdq(place / "m.onnx", spec, ranges=minmax(place / "m.onnx", pictures()), keep_float=())
+    (place / "q.onnx").write_bytes(made.model)
+
+    assert "expected a float model, it carries Q/DQ nodes already" in refused(place, model="q.onnx")
+
+
+@pytest.mark.parametrize("kind", ["ConvInteger", "QLinearConv"])
+def test_a_model_of_integer_operators_is_refused_before_anything_is_looked_at(place, kind):
+    integer_model(place / "m.onnx", place / "i.onnx", kind)
+
+    done = command("calibrate", place / "i.onnx", "--images", place / "images", expected=2)
+
+    assert done.stderr.startswith(f"error: {place / 'i.onnx'}: expected a float model, it ")
+    assert (kind in done.stderr) == (kind == "ConvInteger")  # the other one carries Q/DQ nodes as well
+    assert "observe" not in done.stderr
+
+
+def integer_model(source, path, kind):
+    """Put the first convolution of a float model into integers as ONNX Runtime's other formats do."""
+    proto = onnx.load(source)
+    first = next(node for node in proto.graph.node if node.op_type == "Conv")
+    index = list(proto.graph.node).index(first)
+    shape = next(t.dims for t in proto.graph.initializer if t.name == first.input[1])
+    constants = {"s": np.float32(0.01), "z": np.uint8(0), "w": np.ones(shape, np.int8), "wz": np.int8(0)}
+    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items())
+    window = {"kernel_shape": [8, 8], "strides": [8, 8]}
+    out = first.output[0]
+    if kind == "ConvInteger":
+        nodes = [
+            helper.make_node("DynamicQuantizeLinear", ["images"], ["xq", "xs", "xz"], name="dql"),
+            helper.make_node(kind, ["xq", "w", "xz", "wz"], ["acc"], name="ci", **window),
+            helper.make_node("Cast", ["acc"], ["accf"], name="cast", to=1),
+            helper.make_node("Mul", ["accf", "s"], [out], name="back"),
+        ]
+    else:
+        nodes = [
+            helper.make_node("QuantizeLinear", ["images", "s", "z"], ["xq"], name="q"),
+            helper.make_node(kind, ["xq", "s", "z", "w", "s", "wz", "s", "z"], ["yq"], name="ql", **window),
+            helper.make_node("DequantizeLinear", ["yq", "s", "z"], [out], name="dq"),
+        ]
+    kept = [node for node in proto.graph.node if node.output[0] != out]
+    del proto.graph.node[:]
+    proto.graph.node.extend([*kept[:index], *nodes, *kept[index:]])
+    path.write_bytes(proto.SerializeToString())
+
+
+@pytest.mark.parametrize("where", ["folder", "absent/t.json", "m.onnx"])
+def test_a_table_that_cannot_be_written_there_is_refused_before_the_work(place, where):
+    (place / "folder").mkdir()
+
+    told = usage_error(place, "-o", place / where)
+
+    assert f"--out {place / where}: " in told
+    assert "observe" not in told
+
+
+def test_a_layer_that_is_not_there_is_named(place):
+    told = refused(place, "--method", "mse", "--keep-float", "Conv_0", "--keep-float", "no-such-layer")
+
+    assert '--keep-float names "no-such-layer", which is no layer that could run in INT8' in told
+
+
+def test_a_model_that_is_not_there(place):
+    assert "absent.onnx" in refused(place, model="absent.onnx")
+
+
+@pytest.mark.parametrize("stage", ["observe", "search"])
+def test_ctrl_c_leaves_nothing_behind(place, stage):
+    models.yolov8(place / "slow.onnx", batch=1)
+    draw(place / "images", 40, seed=9, prefix="more-")
+    before = content_of(place)
+    arguments = ("calibrate", "slow.onnx", "--images", "images", "--save-histograms", "h.npz")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edge.cli.edge_deploy", *arguments],
+        cwd=place, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    try:
+        while stage not in (line := process.stderr.readline()):
+            assert line
+        process.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        told = process.communicate(timeout=30)[1]
+    finally:
+        process.kill()
+
+    assert process.returncode == 130, told
+    assert "interrupted" in told
+    assert "Traceback" not in told
+    assert content_of(place) == before
+    assert time.monotonic() - started < 15

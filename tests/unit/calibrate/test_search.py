@@ -1,0 +1,259 @@
+"""The search, over errors that are known functions of the choice: the best choice can be worked out by hand."""
+
+import pytest
+
+from edge.calibrate.search import Choice, Layer, Limits, search
+
+METHODS = ("mse", "percentile", "minmax")
+RANGES = dict(zip(METHODS, (1.0, 2.0, 4.0), strict=True))
+
+
+class Additive:
+    """An error that is the sum of what each layer in INT8 and each tensor's method cost; remembers what it was asked.
+
+    Args:
+        layers: what a layer adds while it is in INT8, by name.
+        tensors: what a method adds, by tensor and method.
+        base: what nothing can mend.
+    """
+
+    def __init__(self, layers=None, tensors=None, *, base=0.0):
+        self.layers, self.tensors, self.base = layers or {}, tensors or {}, base
+        self.asked = []
+
+    def __call__(self, choices):
+        self.asked += [(frozenset(c.methods.items()), frozenset(c.floats)) for c in choices]
+        return [self.error(choice) for choice in choices]
+
+    def error(self, choice):
+        in_int8 = sum(cost for name, cost in self.layers.items() if name not in choice.floats)
+        by_method = sum(costs[choice.methods[tensor]] for tensor, costs in self.tensors.items())
+        return self.base + in_int8 + by_method
+
+
+def layers_of(count, *, share=0.01, depthwise=(), last=()):
+    return [Layer(name=f"n{i}", mac_share=share, is_depthwise=i in depthwise, is_last=i in last) for i in range(count)]
+
+
+def ranges_of(*tensors):
+    return dict.fromkeys(tensors or ("images",), RANGES)
+
+
+def share(choice, layers, *, is_depthwise=(True, False)):
+    return sum(
+        layer.mac_share for layer in layers if layer.name in choice.floats and layer.is_depthwise in is_depthwise
+    )
+
+
+def test_one_bad_layer_among_a_hundred_is_found_and_said():
+    measure = Additive({"n37": 1.0}, base=0.1)
+
+    found = search(ranges_of(), layers_of(100), measure)
+
+    assert dict(found.best.choice.floats) == {"n37": "carries a large part of the error alone"}
+    assert found.best.error == pytest.approx(0.1)
+    assert found.best.float_share == pytest.approx(0.01)
+
+
+def test_the_bad_layer_is_found_by_halving_not_by_trying_every_layer():
+    measure = Additive({"n37": 1.0}, base=0.1)
+
+    search(ranges_of(), layers_of(100), measure, limits=Limits(other=0.01, total=0.01))
+
+    before = next(i for i, (_, floats) in enumerate(measure.asked) if floats == {"n37"})
+    assert before < 30  # one for each method, 12 parts of 9 layers, then 9 parts of one
+
+
+def test_several_outliers_are_found_one_after_the_other():
+    measure = Additive({"n5": 1.0, "n50": 0.8, "n95": 0.6}, base=0.1)
+
+    found = search(ranges_of(), layers_of(100), measure)
+
+    assert set(found.best.choice.floats) == {"n5", "n50", "n95"}
+    assert found.steps["outliers in float"] == pytest.approx(0.1)
+
+
+def test_no_useful_layer_leaves_nothing_in_float():
+    found = search(ranges_of(), layers_of(20, depthwise={1, 2}, last={19}), Additive(base=0.5))
+
+    assert not found.best.choice.floats
+    assert found.best.error == 0.5
+
+
+def test_outputs_that_are_equal_already_end_the_search_with_nothing_in_float():
+    found = search(ranges_of(), layers_of(20, depthwise={1}, last={19}), Additive())
+
+    assert not found.best.choice.floats
+    assert (found.best.error, found.best.cost) == (0.0, 0.0)
+
+
+def test_depthwise_layers_go_to_float_together_where_that_pays():
+    depthwise = {1, 3, 5, 7, 9, 11}
+    measure = Additive({f"n{i}": 0.1 for i in depthwise}, base=0.05)
+
+    found = search(ranges_of(), layers_of(40, share=0.02, depthwise=depthwise), measure)
+
+    assert dict(found.best.choice.floats) == dict.fromkeys((f"n{i}" for i in sorted(depthwise)), "depthwise")
+    assert found.best.float_share == pytest.approx(0.12)  # more than other layers may have
+
+
+def test_the_last_layers_go_to_float_together_where_that_pays():
+    last = {36, 37, 38, 39}
+    measure = Additive({f"n{i}": 0.1 for i in last} | {f"n{i}": 0.01 for i in range(36)}, base=0.05)
+
+    found = search(ranges_of(), layers_of(40, share=0.005, last=last), measure)
+
+    assert {name for name, why in found.best.choice.floats.items() if why == "one of the last layers"} == {
+        "n36", "n37", "n38", "n39"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(other=0.0, total=0.0), Limits(other=0.02, total=0.5)])
+@pytest.mark.parametrize("depthwise", [(), (0, 4, 8, 12, 16, 20)])
+def test_the_limits_hold_although_every_layer_would_help(limits, depthwise):
+    layers = layers_of(30, share=0.02, depthwise=depthwise, last={28, 29})
+    measure = Additive({layer.name: 0.1 for layer in layers})
+
+    best = search(ranges_of(), layers, measure, limits=limits).best.choice
+
+    assert share(best, layers, is_depthwise=(False,)) <= limits.other
+    assert share(best, layers) <= limits.total
+
+
+def test_the_room_that_the_limits_leave_is_used_for_the_worst_layers():
+    layers = layers_of(30, share=0.02)
+    measure = Additive({layer.name: 0.1 + 0.01 * i for i, layer in enumerate(layers)})
+
+    best = search(ranges_of(), layers, measure).best
+
+    assert set(best.choice.floats) == {"n29", "n28"}  # 4 %; a third one would be 6 %
+
+
+def test_a_layer_that_is_too_large_for_the_limits_stays_in_int8_and_smaller_ones_still_go():
+    layers = [Layer(name="huge", mac_share=0.5, is_depthwise=False, is_last=False), *layers_of(10, share=0.01)]
+
+    best = search(ranges_of(), layers, Additive({"huge": 1.0, "n3": 0.1}, base=0.01)).best
+
+    assert set(best.choice.floats) == {"n3"}
+
+
+def test_widened_limits_let_more_stay_in_float_and_keep_what_was_found():
+    layers = layers_of(30, share=0.02)
+    measure = Additive({layer.name: 0.1 for layer in layers})
+    found = search(ranges_of(), layers, measure)
+
+    wider = found.widened(Limits(other=0.2, total=0.3))
+
+    assert set(found.best.choice.floats) < set(wider.best.choice.floats)
+    assert share(found.best.choice, layers) <= 0.05 < share(wider.best.choice, layers) <= 0.2
+    assert wider.best.error < found.best.error
+    assert list(wider.steps) == [*found.steps, "up to 30% in float"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_method_that_errs_least_is_taken_for_all(method):
+    costs = {name: 0.1 if name == method else 1.0 for name in METHODS}
+
+    found = search(ranges_of("a", "b"), layers_of(3), Additive(tensors={"a": costs, "b": costs}))
+
+    assert dict(found.best.choice.methods) == {"a": method, "b": method}
+
+
+def test_of_equally_good_methods_the_first_is_taken():
+    assert set(search(ranges_of("a", "b"), layers_of(3), Additive(base=1.0)).best.choice.methods.values()) == {"mse"}
+
+
+def test_each_tensor_has_the_method_that_suits_it():
+    best = {"a": "mse", "b": "minmax", "c": "percentile", "d": "mse", "e": "minmax"}
+    costs = {tensor: {name: 0.1 if name == its else 0.3 for name in METHODS} for tensor, its in best.items()}
+
+    found = search(ranges_of(*best), layers_of(3), Additive(tensors=costs))
+
+    assert dict(found.best.choice.methods) == best
+    assert found.best.error == pytest.approx(0.5)
+
+
+def test_a_single_tensor_with_another_method_is_kept_although_no_other_joins_it():
+    costs = {name: {"mse": 0.1, "percentile": 0.5, "minmax": 0.5} for name in "abcd"}
+    costs["b"] = {"mse": 0.5, "percentile": 0.1, "minmax": 0.5}
+
+    found = search(ranges_of("a", "b", "c", "d"), layers_of(3), Additive(tensors=costs))
+
+    assert found.best.choice.methods["b"] == "percentile"
+
+
+def test_ranges_that_are_nearly_equal_are_not_tried_and_dead_tensors_do_no_harm():
+    ranges = {"near": {"mse": 1.0, "percentile": 1.05, "minmax": 1.09}, "dead": dict.fromkeys(METHODS, 0.0)}
+    measure = Additive(base=1.0)
+
+    search(ranges, layers_of(2), measure)
+
+    mixed = [methods for methods, _ in measure.asked if len({method for _, method in methods}) > 1]
+    assert not mixed
+
+
+def test_what_the_user_keeps_in_float_stays_with_its_reason_and_is_in_every_trial():
+    measure = Additive({"n3": 1.0, "n9": 0.5}, base=0.1)
+
+    found = search(ranges_of(), layers_of(20, depthwise={9}), measure, floats={"n9": "asked for", "elsewhere": "asked"})
+
+    assert dict(found.best.choice.floats) == {
+        "n9": "asked for",
+        "elsewhere": "asked",
+        "n3": "carries a large part of the error alone",
+    }
+    assert all({"n9", "elsewhere"} <= floats for _, floats in measure.asked)
+
+
+def test_what_the_user_keeps_in_float_counts_towards_the_limits():
+    layers = layers_of(20, share=0.02)
+    kept = {"n0": "asked for", "n1": "asked for", "n2": "asked for"}
+
+    found = search(ranges_of(), layers, Additive({layer.name: 0.1 for layer in layers}), floats=kept)
+
+    assert dict(found.best.choice.floats) == kept
+
+
+def mixed():
+    layers = layers_of(60, share=0.004, depthwise={3, 9, 27}, last={58, 59})
+    costs = {f"t{i}": {"mse": 0.02 * (i % 3), "percentile": 0.03, "minmax": 0.01 * (i % 5)} for i in range(30)}
+    measure = Additive({f"n{i}": 0.001 * (i * 37 % 60) for i in range(60)} | {"n3": 2.0}, costs, base=0.1)
+    return ranges_of(*costs), layers, measure
+
+
+def test_equal_inputs_give_an_equal_result():
+    one, two = search(*mixed()), search(*mixed())
+
+    assert one.best == two.best
+    assert list(one.best.choice.floats.items()) == list(two.best.choice.floats.items())
+    assert one.steps == two.steps
+
+
+def test_no_choice_is_measured_twice():
+    ranges, layers, measure = mixed()
+
+    search(ranges, layers, measure).widened(Limits(other=0.2, total=0.3)).widened(Limits(other=0.4, total=0.5))
+
+    assert len(set(measure.asked)) == len(measure.asked)
+
+
+def test_the_result_errs_as_it_says_no_step_makes_it_worse_and_each_float_layer_has_a_reason():
+    ranges, layers, measure = mixed()
+
+    found = search(ranges, layers, measure)
+
+    assert found.best.error == pytest.approx(measure.error(found.best.choice))
+    assert list(found.steps.values()) == sorted(found.steps.values(), reverse=True)
+    assert found.steps["ranges by tensor"] == found.best.error
+    assert found.best.choice.floats["n3"]
+    assert len(found.best.choice.floats) > 3
+    assert all(found.best.choice.floats.values())
+
+
+def test_an_accuracy_that_hardly_differs_is_not_worth_the_speed():
+    last = {6, 7, 8, 9}
+    measure = Additive({f"n{i}": 0.0005 for i in last}, base=1.0)  # 0.2 % less error for 4 % of the work
+
+    found = search(ranges_of(), layers_of(10, share=0.01, last=last), measure)
+
+    assert found.best.choice == Choice(methods={"images": "mse"})

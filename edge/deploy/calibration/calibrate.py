@@ -187,10 +187,11 @@ class _Run:
             trials.prepare(self._split.held_out[:_TRIAL_IMAGES])
             return search(ranges, layers, trials, floats=kept)
 
-    def _proven(self, found: Found, table_of: Callable[[Choice], CalibrationTable]) -> tuple[CalibrationTable, Found]:
+    def _proven(
+        self, found: Found, prover: Prover, table_of: Callable[[Choice], CalibrationTable]
+    ) -> tuple[CalibrationTable, Found]:
         """Return the first table that keeps the promise, from the fastest on."""
-        with self._stage("prove", 2 * len(self._split.held_out)), _told(self._split):
-            prover = self._prover()
+        with self._stage("prove", len(self._split.held_out)):
             for limits in (None, *_WIDER):
                 found = found if limits is None else found.widened(limits)
                 table = table_of(found.best.choice)

@@ -189,7 +189,7 @@ def test_evidence_and_json_have_the_stable_keys(proven):
     assert (evidence["metric"], evidence["images"]) == ("mAP50-95", 4)
     assert evidence["float"] > 0.3
     assert 0 < evidence["int8_mac_share"] <= 1
-    assert list(shown["seconds"]) == ["observe", "search", "prove"]
+    assert list(shown["seconds"]) == ["observe", "float", "search", "prove"]
     assert shown["left_out"] == []
 
 

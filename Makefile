@@ -12,7 +12,7 @@ setup: .venv/.ready   ## Debian packages (where allowed) and .venv
 .venv/.ready: setup.cfg pyproject.toml .ci/setup
 	@bash .ci/setup
 
-demo: setup      ## four synthetic cameras -> INT8-ready YOLO -> MQTT -> an independent subscriber
+demo: setup      ## four synthetic cameras -> INT8 YOLO, calibrated and proven -> MQTT -> an independent subscriber
 	@.venv/bin/edge-deploy demo $(ARGS)
 
 test: setup      ## everything that can run on one Linux machine; needs the real parts

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from edge.calibrate.search.bench import Bench
 from edge.calibrate.search.choice import Choice, Layer, Limits, Measure, Measured
-from edge.calibrate.search.floats import with_better_floats
+from edge.calibrate.search.floats import filled_up, with_better_floats
 from edge.calibrate.search.methods import best_group, best_method
 from edge.calibrate.search.outliers import without_outliers
 from edge.calibrate.search.ranges import with_better_ranges
@@ -26,7 +26,7 @@ class Found:
     def widened(self, limits: Limits) -> Found:
         """Return what comes out when more may stay in float, which is better or the same."""
         self.bench.widen(limits)
-        better = with_better_floats(self.bench, self.best)
+        better = filled_up(self.bench, self.best)
         return replace(self, best=better, steps={**self.steps, f"up to {limits.total:.0%} in float": better.error})
 
 

@@ -20,7 +20,7 @@ COMMANDS = [line.strip() for line in README.splitlines() if line.startswith("   
 def checkout(tmp_path_factory):
     """A folder that looks like the checkout, where `out/` is our own."""
     folder = tmp_path_factory.mktemp("checkout")
-    for name in (".venv", "edge"):
+    for name in (".venv", "edge", "calib_cache"):
         (folder / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "pipelines", folder / "pipelines")
     return folder

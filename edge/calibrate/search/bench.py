@@ -56,6 +56,10 @@ class Bench:
         """Return the part of the work that `choice` leaves in float."""
         return sum(self._shares[name].mac_share for name in choice.floats if name in self._shares)
 
+    def forget(self) -> None:
+        """Measure everything anew from now on: the images have changed."""
+        self._errors.clear()
+
     def widen(self, limits: Limits) -> None:
         """Allow more in float from now on."""
         self.limits = limits

@@ -17,17 +17,27 @@ __all__ = ["Found", "search"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What came out, and the error after each step, by its name."""
+    """What came out, and what each step came to, by its name."""
 
     best: Measured
-    steps: Mapping[str, float]
+    steps: Mapping[str, Measured]
     bench: Bench
 
     def widened(self, limits: Limits) -> Found:
         """Return what comes out when more may stay in float, which is better or the same."""
         self.bench.widen(limits)
         better = filled_up(self.bench, self.best)
-        return replace(self, best=better, steps={**self.steps, f"up to {limits.total:.0%} in float": better.error})
+        return replace(self, best=better, steps={**self.steps, f"up to {limits.total:.0%} in float": better})
+
+    def confirmed(self, measure: Measure) -> Found:
+        """Return the step that is best by another `measure`: that of images which the search has not tried on.
+
+        A search over many choices finds some that suit its own images only.
+        """
+        self.bench.forget()
+        choices = [step.choice for step in self.steps.values()]
+        again = [replace(step, error=error) for step, error in zip(self.steps.values(), measure(choices), strict=True)]
+        return replace(self, best=min(again, key=lambda one: one.cost), steps=dict(zip(self.steps, again, strict=True)))
 
 
 def search(
@@ -50,10 +60,10 @@ def search(
     bench = Bench(ranges, layers, limits or Limits(), measure)
     first = Choice(methods={}, floats=dict(floats or {}))
     now = best_method(bench, first)
-    steps = {"one method": now.error}
+    steps = {"one method": now}
     for name, step in _STEPS.items():
         now = step(bench, now)
-        steps[name] = now.error
+        steps[name] = now
     return Found(best=now, steps=steps, bench=bench)
 
 

@@ -38,6 +38,7 @@ __all__ = ["FEW_IMAGES", "Calibration", "CalibrationHooks", "CalibrationOptions"
 FEW_IMAGES = 64  # fewer hardly show what the cameras will see
 _FEWEST_TO_SPLIT = 4
 _TRIAL_IMAGES = 24
+_FEWEST_TO_CONFIRM = 8
 _HELD_OUT = 64
 _WIDER = (Limits(other=0.15, total=0.25), Limits(other=0.35, total=0.45))
 _STEPS_BESIDE_LAYERS = 150  # of a search, about
@@ -136,7 +137,7 @@ class _Run:
             observations=observations,
             left_out=self._left_out,
             int8_mac_share=quantized_model(table, self._spec).mac_share_int8,
-            errors={} if found is None else found.steps,
+            errors={} if found is None else {name: step.error for name, step in found.steps.items()},
             seconds=self._seconds,
         )
 
@@ -185,7 +186,12 @@ class _Run:
         trials = Trials(self._spec, self._graph, ranges, on_trial=self._hooks.on_step)
         with self._stage("search", len(layers) + _STEPS_BESIDE_LAYERS), _told(self._split):
             trials.prepare(self._split.held_out[:_TRIAL_IMAGES])
-            return search(ranges, layers, trials, floats=kept)
+            found = search(ranges, layers, trials, floats=kept)
+            others = self._split.held_out[_TRIAL_IMAGES:]
+            if len(others) < _FEWEST_TO_CONFIRM:
+                return found
+            trials.prepare(others)
+            return found.confirmed(trials)
 
     def _proven(
         self, found: Found, prover: Prover, table_of: Callable[[Choice], CalibrationTable]

@@ -70,7 +70,7 @@ def test_several_outliers_are_found_one_after_the_other():
     found = search(ranges_of(), layers_of(100), measure)
 
     assert set(found.best.choice.floats) == {"n5", "n50", "n95"}
-    assert found.steps["outliers in float"] == pytest.approx(0.1)
+    assert found.steps["outliers in float"].error == pytest.approx(0.1)
 
 
 def test_no_useful_layer_leaves_nothing_in_float():
@@ -243,8 +243,9 @@ def test_the_result_errs_as_it_says_no_step_makes_it_worse_and_each_float_layer_
     found = search(ranges, layers, measure)
 
     assert found.best.error == pytest.approx(measure.error(found.best.choice))
-    assert list(found.steps.values()) == sorted(found.steps.values(), reverse=True)
-    assert found.steps["ranges by tensor"] == found.best.error
+    errors = [step.error for step in found.steps.values()]
+    assert errors == sorted(errors, reverse=True)
+    assert found.steps["ranges by tensor"] == found.best
     assert found.best.choice.floats["n3"]
     assert len(found.best.choice.floats) > 3
     assert all(found.best.choice.floats.values())
@@ -257,3 +258,20 @@ def test_an_accuracy_that_hardly_differs_is_not_worth_the_speed():
     found = search(ranges_of(), layers_of(10, share=0.01, last=last), measure)
 
     assert found.best.choice == Choice(methods={"images": "mse"})
+
+
+def test_what_only_suits_the_images_of_the_search_is_not_confirmed():
+    def other(choices):
+        return [0.3 if choice.floats else 0.1 for choice in choices]
+
+    def first(choices):
+        return [0.1 if "bad" in choice.floats else 1.0 for choice in choices]
+
+    layers = [Layer(name=name, mac_share=0.01, is_depthwise=False, is_last=False) for name in ("good", "bad")]
+    found = search({"x": {"mse": 1.0}}, layers, first)
+
+    confirmed = found.confirmed(other)
+
+    assert set(found.best.choice.floats) == {"bad"}
+    assert (dict(confirmed.best.choice.floats), confirmed.best.error) == ({}, 0.1)
+    assert [step.error for step in confirmed.steps.values()] == [0.1, 0.3, 0.3, 0.3, 0.3]

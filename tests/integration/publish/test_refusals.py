@@ -142,7 +142,7 @@ def test_a_broker_without_v5_is_spoken_to_in_v311(make_publisher, on_v5, caplog)
         publisher.publish(detections(1))
         assert publisher.flush(10)
         assert "MQTT v3.1.1" in publisher.status
-        assert "MQTT v3.1.1" in caplog.text
+        wait_until(lambda: "MQTT v3.1.1" in caplog.text, what="the line in the log, which another thread writes")
         assert {publish.topic.rpartition("/")[2] for publish in fake.accepted} == {"info", "state", "detections"}
 
         fake.drop()

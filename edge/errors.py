@@ -11,6 +11,7 @@
     │  └─ EndOfStream          a file has been read to its end
     ├─ PublishError            messages cannot be sent                       exit 3
     ├─ VerificationError       what was measured is not what was promised     exit 4
+    ├─ DeployError             a bundle, a push or a device failed            exit by its code, see EXIT_CODE_OF
     └─ MissingDependencyError  a library is not installed                    exit 2 (service: 78)
 
 A message says where, what was expected, what came; `hint` says what to do.
@@ -18,10 +19,15 @@ A message says where, what was expected, what came; `hint` says what to do.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 __all__ = [
     "CalibrationError",
     "ConfigError",
     "DatasetError",
+    "DeployError",
+    "EXIT_CODE_OF",
     "EdgeError",
     "EndOfStream",
     "EngineError",
@@ -109,3 +115,42 @@ class MissingDependencyError(EdgeError):
     """A library that this function needs is not installed."""
 
     exit_code = 2
+
+
+EXIT_CODE_OF: Mapping[str, int] = MappingProxyType(
+    {
+        "device": 1,  # the device's own files or tools
+        "bundle": 2,  # what was to be bundled
+        "request": 2,  # what was asked for
+        "transfer": 3,
+        "verify": 4,
+        "lock": 5,
+        "preflight": 6,
+        "build": 7,
+        "smoke": 7,
+        "trial": 8,
+        "person": 9,
+        "fleet": 11,
+    }
+)
+"""Exit code by the first part of a `DeployError.code`."""
+
+
+class DeployError(EdgeError):
+    """A step between the workstation and a serving device failed.
+
+    `code` is a path from the general to the particular (`transfer.disk.space`), documented in docs/push.md with its
+    fix; `evidence` holds the numbers that it rests on. It travels over the wire as these four values.
+    """
+
+    def __init__(
+        self, code: str, problem: str, *, hint: str | None = None, evidence: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(problem, hint=hint)
+        self.code = code
+        self.evidence = dict(evidence or {})
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        """The exit code of its kind of failure."""
+        return EXIT_CODE_OF[self.code.partition(".")[0]]

@@ -1,0 +1,178 @@
+"""The file-system calls that durable writes are made of; a test can stand in for the disk here and cut its power."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Protocol
+
+__all__ = ["Files", "RealFiles"]
+
+
+class Files(Protocol):
+    """The calls that change or read what a power cut can damage; nothing is durable before `sync` and `sync_dir`.
+
+    Every call raises OSError as the operating system does.
+    """
+
+    def read(self, path: Path) -> bytes:
+        """Return the content of a file."""
+        ...
+
+    def write(self, path: Path, content: bytes, *, mode: int = 0o644) -> None:
+        """Create a file, or replace the content of one, with the permissions `mode`."""
+        ...
+
+    def write_at(self, path: Path, offset: int, content: bytes) -> None:
+        """Write into an existing file from `offset` on."""
+        ...
+
+    def allocate(self, path: Path, length: int) -> None:
+        """Create a file if it is missing and reserve `length` bytes for it on the disk."""
+        ...
+
+    def append(self, path: Path, content: bytes) -> None:
+        """Add to the end of a file, which is created if it is missing."""
+        ...
+
+    def sync(self, path: Path) -> None:
+        """Make the content of a file durable."""
+        ...
+
+    def sync_dir(self, path: Path) -> None:
+        """Make the names in a folder durable: those that were added, renamed and removed."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file, link or folder another name, in the place of a file or link that had it."""
+        ...
+
+    def symlink(self, path: Path, target: str) -> None:
+        """Create a link at `path` that says `target`."""
+        ...
+
+    def make_dir(self, path: Path) -> None:
+        """Create one folder."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file or a link."""
+        ...
+
+    def remove_dir(self, path: Path) -> None:
+        """Remove an empty folder."""
+        ...
+
+    def names(self, path: Path) -> list[str]:
+        """Return the names in a folder, sorted."""
+        ...
+
+    def link_target(self, path: Path) -> str | None:
+        """Return what a link says; None if there is no link at `path`."""
+        ...
+
+    def length(self, path: Path) -> int | None:
+        """Return the length of a file in bytes; None if no file is there (links are followed)."""
+        ...
+
+    def is_dir(self, path: Path) -> bool:
+        """Return whether a folder is there (links are followed)."""
+        ...
+
+
+class RealFiles:
+    """The operating system's files."""
+
+    def read(self, path: Path) -> bytes:
+        """Return the content of a file."""
+        return path.read_bytes()
+
+    def write(self, path: Path, content: bytes, *, mode: int = 0o644) -> None:
+        """Create a file, or replace the content of one."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            file.write(content)
+
+    def write_at(self, path: Path, offset: int, content: bytes) -> None:
+        """Write into an existing file."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            view = memoryview(content)
+            while view:
+                written = os.pwrite(descriptor, view, offset)
+                view, offset = view[written:], offset + written
+        finally:
+            os.close(descriptor)
+
+    def allocate(self, path: Path, length: int) -> None:
+        """Create a file and reserve its blocks."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            if length:
+                os.posix_fallocate(descriptor, 0, length)
+        finally:
+            os.close(descriptor)
+
+    def append(self, path: Path, content: bytes) -> None:
+        """Add to the end of a file."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(descriptor, "ab") as file:
+            file.write(content)
+
+    def sync(self, path: Path) -> None:
+        """Flush a file to the disk."""
+        _flush(path, os.O_RDONLY)
+
+    def sync_dir(self, path: Path) -> None:
+        """Flush a folder to the disk."""
+        _flush(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename, replacing."""
+        os.replace(source, target)
+
+    def symlink(self, path: Path, target: str) -> None:
+        """Create a link."""
+        os.symlink(target, path)
+
+    def make_dir(self, path: Path) -> None:
+        """Create one folder."""
+        os.mkdir(path, 0o755)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file or a link."""
+        os.unlink(path)
+
+    def remove_dir(self, path: Path) -> None:
+        """Remove an empty folder."""
+        os.rmdir(path)
+
+    def names(self, path: Path) -> list[str]:
+        """Return the names in a folder."""
+        return sorted(os.listdir(path))
+
+    def link_target(self, path: Path) -> str | None:
+        """Return what a link says."""
+        return os.readlink(path) if path.is_symlink() else None
+
+    def length(self, path: Path) -> int | None:
+        """Return the length of a file."""
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def is_dir(self, path: Path) -> bool:
+        """Return whether a folder is there."""
+        return path.is_dir()
+
+
+def _flush(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

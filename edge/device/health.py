@@ -1,0 +1,66 @@
+"""What a serving runtime says of itself, once a second, for the one who has to judge a switch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+__all__ = ["Health", "StreamHealth", "decode_health", "encode_health"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamHealth:
+    """One stream: its state (`connecting`, `up`, `down`, `ended`), frames decoded and inferred since the start."""
+
+    state: str
+    decoded: int
+    inferred: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """A snapshot; counters only grow within one `invocation`.
+
+    Attributes:
+        release: name of the release that serves; "" when run from a pipeline file.
+        invocation: systemd's INVOCATION_ID, or the process id: another one means that it was started again.
+        at_boottime_ns: CLOCK_BOOTTIME of the snapshot, which no clock step moves.
+        is_ready: the engine is loaded and one batch has run.
+        batches: batches inferred.
+        infer_p95_ms, age_p95_ms: of the last frames: inference, and capture to published; None: no frames yet.
+        mqtt_connected: None when the pipeline has no broker.
+        mqtt_acknowledged: messages that the broker has acknowledged.
+        streams: by stream id.
+    """
+
+    release: str
+    invocation: str
+    at_boottime_ns: int
+    is_ready: bool
+    batches: int
+    infer_p95_ms: float | None
+    age_p95_ms: float | None
+    mqtt_connected: bool | None
+    mqtt_acknowledged: int
+    streams: Mapping[str, StreamHealth] = field(default_factory=dict)
+
+
+def encode_health(health: Health) -> bytes:
+    """Return the file's content."""
+    return json.dumps(asdict(health), sort_keys=True).encode() + b"\n"
+
+
+def decode_health(content: bytes) -> Health:
+    """Return what `encode_health` was given.
+
+    Raises:
+        ValueError: if it is not that (half written, another version).
+    """
+    try:
+        values: dict[str, Any] = json.loads(content)
+        streams = {name: StreamHealth(**one) for name, one in values.pop("streams").items()}
+        return Health(**values, streams=streams)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"not a health file: {error}") from error

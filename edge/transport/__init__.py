@@ -1,0 +1,1 @@
+"""Frames between a workstation and a device's agent, over OpenSSH or a pipe. Standard library only."""

@@ -15,17 +15,27 @@ __all__ = ["elements_of", "is_idle"]
 
 
 def is_idle(made: Any) -> bool:
-    """Return whether no streaming thread runs on any pad inside a bin."""
+    """Return whether no streaming thread runs on any pad inside a bin; a bin that is just being changed is busy."""
     started = load().gst.TaskState.STARTED
-    return all(pad.get_task_state() != started for element in elements_of(made) for pad in element.pads)
+    iterator = made.iterate_recurse()
+    while (element := _next(iterator)) is not None:
+        if any(pad.get_task_state() == started for pad in element.pads):
+            return False
+    return _has_ended(iterator)
 
 
 def elements_of(made: Any) -> Iterator[Any]:
     """Yield the elements inside a bin, or those seen until it is changed meanwhile: that is enough for now."""
-    gst = load().gst
     iterator = made.iterate_recurse()
-    while True:
-        result, item = iterator.next()
-        if result != gst.IteratorResult.OK:
-            return
-        yield item
+    while (element := _next(iterator)) is not None:
+        yield element
+
+
+def _next(iterator: Any) -> Any:
+    result, item = iterator.next()
+    return item if result == load().gst.IteratorResult.OK else None
+
+
+def _has_ended(iterator: Any) -> bool:
+    """Whether a walk saw everything: one that was cut short by a change says RESYNC again and again."""
+    return bool(iterator.next()[0] == load().gst.IteratorResult.DONE)

@@ -21,6 +21,7 @@ __all__ = ["GstSource"]
 
 _BETWEEN = 4  # frames at most: in the queue, in the scaler, in the sink, and one that the decoder is handing over
 _IDLE_SLICES = 10  # looking at every pad of a pipeline takes milliseconds: not each time
+_IDLE_LOOKS = 10  # in a row: between two stages of finding out what a file is, nothing runs for a moment either
 _SLICE_NS = 10_000_000  # how long an end of a loop's pass, an error or a close may wait for its answer
 
 
@@ -50,6 +51,7 @@ class GstSource:
         self._taken = 0
         self._corrupt = 0
         self._quiet_slices = 0
+        self._idle_looks = 0
         self._last_number = 0
         self._caps: Any = None
         self._first_pts: int | None = None
@@ -152,8 +154,10 @@ class GstSource:
         if self._bus.problem is not None:
             raise SourceError(f"{self._address.shown}: {self._bus.problem!r}") from self._bus.problem
         self._quiet_slices += 1
-        if self._quiet_slices % _IDLE_SLICES == 0 and self._address.scheme == "file" and self._builder.has_given_up():
-            raise SourceError(f"{self._address.shown}: there is no playable video in it", is_permanent=True)
+        if self._quiet_slices % _IDLE_SLICES == 0 and self._address.scheme == "file":
+            self._idle_looks = self._idle_looks + 1 if self._builder.has_given_up() else 0
+            if self._idle_looks >= _IDLE_LOOKS:
+                raise SourceError(f"{self._address.shown}: there is no playable video in it", is_permanent=True)
         if not self._bus.has_ended or not self._sink.get_property("eos"):
             return
         if self._loop is not None:

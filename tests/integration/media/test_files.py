@@ -192,11 +192,12 @@ def test_realtime_loop_keeps_its_pace_over_the_seam(tmp_path, decoder, name):
         numbers.append(frame.header.frame)
         codes.append(number_of(frame.image))
 
-    # On a busy machine a reader may be late for a frame, once or twice; what is left must be in order all the same.
+    # On a busy machine a reader may be late for a frame: what is left is in order, and what is missing was counted
+    # (a number may lag behind by the frames that wait inside).
     steps = np.diff(codes) % 30
     assert len(codes) == 95
     assert steps.min() >= 1
-    assert (steps > 1).sum() <= 2
+    assert abs(steps.sum() - (numbers[-1] - numbers[0])) <= 4
     assert numbers == sorted(set(numbers))
     seams = sorted(arrivals[i] - arrivals[i - 1] for i in range(1, 95) if codes[i] < codes[i - 1])
     assert seams[len(seams) // 2] < 1.5 / 30, seams

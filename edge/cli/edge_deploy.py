@@ -23,6 +23,9 @@ _COMMANDS = {
     "table": LazyCommand(
         "edge.cli.commands.table", "table", "Calibration tables: show, lint, diff; TensorRT caches and Q/DQ in and out."
     ),
+    "targets": LazyCommand(
+        "edge.cli.commands.targets", "targets", "The inventory: who there is, and how each is reached."
+    ),
     "listen": LazyCommand("edge.cli.commands.listen", "listen", "See what a subscriber sees; name missing messages."),
     "doctor": LazyCommand("edge.cli.commands.doctor", "doctor", "What this machine has, and what is missing."),
 }

@@ -104,13 +104,13 @@ class _Driver:
         self._crew = Crew(push_one, inbox)
         self._running: dict[str, Target] = {}
         self._outcomes: dict[str, Outcome] = {}
-        self._begun = 0
+        self._count = self._begun = 0
         self._why_not: DeployError | None = None  # why no more targets are begun
         self._interrupts = 0
         self._closing_until_s: float | None = None
 
     def run(self, targets: Sequence[Target], *, is_proven: bool) -> tuple[Outcome, ...]:
-        wave = self._order.wave
+        wave, self._count = self._order.wave, len(targets)
         if wave is None:
             self._run_wave(targets)
         else:
@@ -132,7 +132,8 @@ class _Driver:
             if any(outcome.is_done for outcome in self._outcomes.values()):
                 self._soak(soak_s)
             if self._why_not is None:
-                self._watcher.say(f"wave of {len(wave)}: {_listed(wave)}")
+                if self._count > 1:
+                    self._watcher.say(f"wave of {len(wave)}: {_listed(wave)}")
                 self._run_wave(wave)
 
     def _run_wave(self, wave: Sequence[Target]) -> None:

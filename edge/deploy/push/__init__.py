@@ -1,0 +1,1 @@
+"""The client of a push: one target, from its plan to the verdict."""

@@ -1,1 +1,1 @@
-"""The client of a push: one target, from its plan to the verdict."""
+"""Pushing to one target: what it says on the way, and what became of it."""

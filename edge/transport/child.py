@@ -19,7 +19,8 @@ __all__ = ["ChildChannel", "Ending"]
 
 _KEPT_LINES = 20
 _LINE_BYTES = 500
-_GRACE_S = 2.0
+_GRACE_S = 2.0  # for the last words and the exit status of a child whose pipe has ended
+_CLOSING_S = 0.4  # for a child whose pipes we have closed; a connection that is cut is the same to the other side
 
 Ending = Callable[[int | None, Sequence[str]], DeployError | None]
 """Why a child ended: its exit status (None: it still runs) and last lines to an error; None: no more is known."""
@@ -101,7 +102,7 @@ class ChildChannel:
             if signal_number is not None:
                 self._child.send_signal(signal_number)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(_GRACE_S)
+                self._child.wait(_CLOSING_S)
                 break
         self._listener.join(_GRACE_S)
 

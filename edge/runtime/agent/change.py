@@ -67,4 +67,6 @@ def _rollback_to(session: Session, release: str) -> Mapping[str, Any]:
 def gc(session: Session, request: Request) -> Mapping[str, Any]:
     """Remove what nobody needs any more."""
     session.check_locked(request)
-    return asdict(collect(session.device, now_s=time.time()))
+    return asdict(
+        session.talk.while_doing(lambda: collect(session.device, now_s=time.time()), phase="clean", total_s=None)
+    )

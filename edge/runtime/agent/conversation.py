@@ -112,7 +112,7 @@ class Conversation:
         values = {"phase": phase, "done": done, "total": total, "note": note}
         self._send(Message("progress", {"id": self._number, **values}))
 
-    def while_doing(self, work: Callable[[], T], *, phase: str, total_s: float) -> T:
+    def while_doing(self, work: Callable[[], T], *, phase: str, total_s: float | None) -> T:
         """Return what `work` returns, done in another thread; the client hears of it each second and must be alive.
 
         When the client ends, `work` is left to its own deadline.

@@ -34,6 +34,7 @@ def plan(session: Session, request: Request) -> Mapping[str, Any]:
         "release": release,
         "current": session.device.releases.current(),
         "phase": state.phase.value,
+        "last": dict(state.last),
         "is_unchanged": is_current and state.phase is Phase.IDLE,
         "missing": {sha256: offer.lengths[sha256] - offset for sha256, offset in missing.items()},
         "bytes": sum(offer.lengths[sha256] - offset for sha256, offset in missing.items()),

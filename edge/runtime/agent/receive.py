@@ -43,7 +43,7 @@ def blob(session: Session, request: Request) -> Mapping[str, Any]:
         store.write(sha256, offset, content)
         offset += len(content)
         session.talk.progress("blob", offset, length)
-    store.finish(sha256, length)
+    session.talk.while_doing(lambda: store.finish(sha256, length), phase="hash", total_s=None)
     return {}
 
 

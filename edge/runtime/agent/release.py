@@ -50,7 +50,7 @@ def stage(session: Session, request: Request) -> Mapping[str, Any]:
 
 
 def _is_whole(session: Session, offer: Offer, sha256: str) -> bool:
-    return session.talk.while_doing(lambda: session.device.store.verify(sha256), phase="verify", total_s=0.0)
+    return session.talk.while_doing(lambda: session.device.store.verify(sha256), phase="verify", total_s=None)
 
 
 def build(session: Session, request: Request) -> Mapping[str, Any]:
@@ -72,18 +72,26 @@ def _build(session: Session, offer: Offer) -> Mapping[str, Any]:
     key = device.releases.engine_key(release)
     if key is not None and device.releases.is_ready(release) and _is_proven(session, release, key):
         return {"key": key, "seconds": 0.0, "golden": {}, "skipped": True}
+    failure = _run_builder(session, release)
+    if failure is None and _read_result(session).get("release") not in (release, None):
+        # A build that an earlier push had begun was still running, and it was that one which we waited for.
+        failure = _run_builder(session, release)
+    return _result(session, release, failure)
+
+
+def _run_builder(session: Session, release: str) -> DeployError | None:
+    device = session.device
     settings = read_settings(device.layout.device_toml)
     deadline_s = float(settings.build_deadline_s + settings.golden_deadline_s)
     device.durable.remove(device.layout.build_result)
     device.durable.put(device.layout.build_request, json.dumps({"release": release}).encode() + b"\n")
-    failure: DeployError | None = None
     try:
         session.talk.while_doing(
             lambda: session.units.start(BUILD_UNIT, wait=True, timeout_s=deadline_s), phase="build", total_s=deadline_s
         )
     except DeployError as error:
-        failure = error
-    return _result(session, release, failure)
+        return error
+    return None
 
 
 def _is_proven(session: Session, release: str, key: str) -> bool:

@@ -13,7 +13,7 @@ from edge.transport.channel import Channel
 from edge.transport.frames import PROTOCOL, Blob, Message
 from edge.version import __version__
 
-__all__ = ["Interrupted", "Link", "Progress", "is_lost"]
+__all__ = ["Interrupted", "Link", "OnProgress", "Progress", "is_lost"]
 
 SILENCE_S = 15.0  # the agent speaks every second while it works
 PING_S = 5.0
@@ -22,8 +22,8 @@ _CHUNK_BYTES = 256 * 1024
 _WINDOW_BYTES = 1024 * 1024  # what a cut connection can cost; at a round trip of 50 ms still 20 MiB/s
 
 # The connection is gone but may come back; not so with a key that is refused or a device without our software.
-_PASSING = ("transfer.closed", "transfer.timeout", "transfer.ssh", "transfer.ssh.unreachable")
-_PASSING += ("transfer.ssh.refused", "transfer.ssh.timeout")
+_PASSING = {"transfer.closed", "transfer.timeout", "transfer.ssh"}
+_PASSING |= {"transfer.ssh.unreachable", "transfer.ssh.refused", "transfer.ssh.timeout"}
 
 
 class Interrupted(Exception):  # noqa: N818 - a wish, not an error
@@ -91,7 +91,7 @@ class Link:
                     return
             chunk = content.read(min(_CHUNK_BYTES, length - offset))
             if not chunk:
-                raise DeployError("request.bundle", f"{content.name}: it is shorter than the manifest says")
+                raise DeployError("bundle.file", f"{content.name}: it is shorter than the manifest says")
             self._channel.send(Blob(chunk))
             self._spoke_at = time.monotonic()
             offset += len(chunk)

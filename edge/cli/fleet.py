@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from edge.deploy.fleet.rollout import FleetResult, Order
     from edge.deploy.push.outcome import PushOne
 
-__all__ = ["Chosen", "Rollout", "choose", "drive", "max_parallel_option", "targets_argument", "targets_option"]
+__all__ = ["Chosen", "Rollout", "ask", "choose", "drive", "max_parallel_option", "targets_argument", "targets_option"]
 
 targets_argument = click.argument("words", nargs=-1, required=True, metavar="TARGET...")
 targets_option = click.option(
@@ -78,8 +78,8 @@ def choose(words: Sequence[str], targets_path: Path | None) -> Chosen:
 
 def drive(
     targets: Sequence[Target], one: PushOne, *, order: Order, is_json: bool, rollout: Rollout | None = None
-) -> int:
-    """Do `one` for each target and show it; return the exit code of the command.
+) -> FleetResult:
+    """Do `one` for each target and show it; return how each ended.
 
     A rollout of several targets, or a resumed one, keeps a journal.
 
@@ -107,7 +107,18 @@ def drive(
         )
     if len(targets) > 1:
         tell(summary(result))
-    return result.exit_code
+    return result
+
+
+def ask(targets: Sequence[Target], one: PushOne, *, max_parallel: int) -> FleetResult:
+    """Ask each target something, all at once; return the answers. What is shown goes when they are there."""
+    from edge.cli.fleet_view import waiting_view
+    from edge.deploy.fleet.inbox import Inbox
+    from edge.deploy.fleet.rollout import Order, run_fleet
+
+    inbox = Inbox()
+    with waiting_view(tuple(target.name for target in targets)) as view, _ctrl_c(inbox):
+        return run_fleet(targets, one, order=Order(max_parallel=max_parallel), watcher=view, inbox=inbox)
 
 
 def summary(result: FleetResult) -> str:

@@ -21,7 +21,7 @@ from edge.deploy.push.event import END, NOTE, UPLOAD, Event
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["FleetView", "JsonLines", "LiveRows", "PlainLines", "choose_view", "screen"]
+__all__ = ["FleetView", "JsonLines", "LiveRows", "PlainLines", "choose_view", "screen", "waiting_view"]
 
 _OTHER_LINES = 3  # the count below the rows, the line of the cursor, and one of what was said before
 _REFRESH_HZ = 4.0
@@ -84,11 +84,12 @@ class PlainLines(FleetView):
 class LiveRows(FleetView):
     """A row for each target at work and for each that failed, as far as the terminal has room; the rest is counted."""
 
-    def __init__(self, targets: tuple[str, ...], console: Console | None = None) -> None:
+    def __init__(self, targets: tuple[str, ...], *, console: Console | None = None, has_results: bool = True) -> None:
         from rich.live import Live
 
         self._rows, self._width = Rows(len(targets)), _width(targets)
         self._results: list[str] = []
+        self._has_results = has_results
         self._lock = threading.Lock()  # the screen is drawn by a thread of its own
         self._console = console or stderr_console()
         self._live = Live(
@@ -110,7 +111,7 @@ class LiveRows(FleetView):
         """Enter the event into its row."""
         with self._lock:
             row = self._rows.take(event)
-            if event.is_last:
+            if event.is_last and self._has_results:
                 self._results.append(f"{event.target:<{self._width}}  {_result_text(row, event)}")
 
     def say(self, text: str) -> None:
@@ -129,6 +130,11 @@ def choose_view(targets: tuple[str, ...], *, is_json: bool) -> FleetView:
     if is_json:
         return JsonLines()
     return LiveRows(targets) if stderr_console().is_terminal else PlainLines(targets)
+
+
+def waiting_view(targets: tuple[str, ...]) -> FleetView:
+    """Return what shows on a terminal that there is something to wait for, and leaves nothing behind."""
+    return LiveRows(targets, has_results=False) if stderr_console().is_terminal else FleetView()
 
 
 def screen(rows: Rows, *, height: int) -> RenderableType:

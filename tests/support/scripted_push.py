@@ -12,7 +12,7 @@ from edge.deploy.push.outcome import Outcome
 _FAILURES = {
     "unreachable": ("unreachable", 3, "transfer.unreachable"),
     "unhealthy": ("rolled-back", 8, "trial.frames.none"),
-    "full": ("refused", 6, "preflight.disk.space"),
+    "full": ("refused", 6, "preflight.space"),
     "locked": ("refused", 5, "lock.held"),
     "broken": ("failed", 7, "build.failed"),
 }

@@ -14,7 +14,7 @@ from typing import Any
 
 from edge.config.targets import Target
 from edge.deploy.push.event import now
-from edge.deploy.push.outcome import DONE, Outcome
+from edge.deploy.push.outcome import Outcome
 from edge.errors import DeployError
 
 __all__ = ["Journal", "journal_path"]
@@ -107,6 +107,7 @@ class Journal(AbstractContextManager["Journal"]):
             "result": outcome.result,
             "code": outcome.code,
             "exit_code": outcome.exit_code,
+            "done": outcome.is_done,
         }
         self._append(entry)
 
@@ -137,7 +138,7 @@ class Journal(AbstractContextManager["Journal"]):
                 self._done.clear()
         elif entry["event"] == "result":
             key = (str(entry["target"]), str(entry["host"]))
-            (self._done.add if entry["exit_code"] == DONE else self._done.discard)(key)
+            (self._done.add if entry["done"] is True else self._done.discard)(key)
 
     def _append(self, entry: Mapping[str, object]) -> None:
         stamped = {"at": now().isoformat(timespec="milliseconds"), **entry}

@@ -12,7 +12,7 @@ from edge.errors import DeployError
 __all__ = ["Waves", "check_limit", "has_failed"]
 
 _MAX_TRIED = 3  # who stands in for a canary that is not there; with the network down, nobody waits for a whole fleet
-_NO_FAILURES = ("unreachable", "interrupted", "planned")
+_NO_FAILURES = ("unreachable", "interrupted", "planned", "detached")
 
 
 class Waves:

@@ -26,7 +26,7 @@ from edge.cli.border import tell
 from edge.errors import EdgeError
 try:
     push = ScriptedPush(options["orders"])
-    sys.exit(drive(chosen.targets, push, order=order, is_json=options["json"], rollout=rollout))
+    sys.exit(drive(chosen.targets, push, order=order, is_json=options["json"], rollout=rollout).exit_code)
 except EdgeError as error:
     tell(f"error: {error}")
     sys.exit(error.exit_code)
@@ -168,7 +168,7 @@ def test_a_terminal_has_rows_and_ends_with_the_results(start):
     shown = _read_all(master)
 
     assert process.returncode == 11
-    assert "d-1  refused  preflight.disk.space" in out
+    assert "d-1  refused  preflight.space" in out
     assert out.count("committed in") == 3
     assert "Traceback" not in shown
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == 1  # the cursor was hidden, and is back

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -39,8 +40,11 @@ class Pipeline:
         return self.document.error(location, problem)
 
     def resolve(self, text: str) -> Path:
-        """Return a path that the file names: relative ones start at the file's own folder."""
-        return (self.path.parent / Path(text).expanduser()).resolve()
+        """Return a path that the file names: relative ones start at the file's own folder.
+
+        Links are left alone: a release's `model.onnx` is a link to a file whose name says nothing.
+        """
+        return Path(os.path.abspath(self.path.parent / Path(text).expanduser()))
 
 
 def load_pipeline(path: Path) -> Pipeline:

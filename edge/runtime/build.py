@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from edge.config.credentials import Credential, read_credential
 from edge.config.load import Pipeline
-from edge.config.uris import local_path
 from edge.engine.select import make_engine
 from edge.media.select import make_source
 from edge.model.inspect import ModelOverrides, inspect_model
@@ -20,6 +19,8 @@ from edge.runtime.arithmetic import choose_arithmetic
 from edge.runtime.batcher import Batcher
 from edge.runtime.board import StreamBoard
 from edge.runtime.counters import Counters
+from edge.runtime.deployed import Deployed
+from edge.runtime.engine_inputs import max_batch, require_same_inputs
 from edge.runtime.loop import Inference
 from edge.runtime.outlet import birth_message, make_frame_publisher, make_publisher
 from edge.runtime.service import Parts
@@ -27,16 +28,23 @@ from edge.types import FrameResult, HeadFamily, ImageSize, ModelSpec, Precision,
 from edge.vision.detect import Detector
 from edge.vision.heads import Head
 
-__all__ = ["build_parts", "read_model"]
+__all__ = ["build_parts", "make_detector", "read_model"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def build_parts(pipeline: Pipeline, *, annotate_dir: Path | None = None, annotate_every_s: float = 1.0) -> Parts:
+def build_parts(
+    pipeline: Pipeline,
+    *,
+    deployed: Deployed | None = None,
+    annotate_dir: Path | None = None,
+    annotate_every_s: float = 1.0,
+) -> Parts:
     """Return the parts of `pipeline`, ready to run.
 
     Args:
         pipeline: the file.
+        deployed: of a release, what is run of it; None: what the pipeline says is prepared here and now.
         annotate_dir: folder for frames with boxes drawn in; None: none are written.
         annotate_every_s: seconds of video between two of them, per stream.
 
@@ -46,15 +54,17 @@ def build_parts(pipeline: Pipeline, *, annotate_dir: Path | None = None, annotat
     config = pipeline.config
     spec = read_model(pipeline)
     filters = _class_filters(pipeline, spec)
-    arithmetic = choose_arithmetic(pipeline, spec)
+    if deployed is not None:
+        require_same_inputs(deployed.inputs, pipeline, spec)
+    arithmetic = choose_arithmetic(pipeline, spec) if deployed is None else deployed.arithmetic
     engine = make_engine(
         spec,
         config.engine,
         precision=Precision(config.model.precision),
-        max_batch=_max_batch(pipeline),
-        quantized=arithmetic.model,
+        max_batch=max_batch(pipeline),
+        content=arithmetic.model,
     )
-    info = birth_message(pipeline, spec, arithmetic)
+    info = birth_message(pipeline, spec, arithmetic, deployed)
     publisher = make_publisher(pipeline, info)
     frame_publisher = make_frame_publisher(pipeline, publisher, info)
 
@@ -73,7 +83,7 @@ def build_parts(pipeline: Pipeline, *, annotate_dir: Path | None = None, annotat
         sources=_sources(pipeline, spec, board),
         inference=Inference(
             engine=engine,
-            detector=_detector(pipeline, spec),
+            detector=make_detector(pipeline, spec),
             class_filter=filters,
             on_results=publish,
             on_canvas=None if annotator is None else annotator.write,
@@ -107,14 +117,6 @@ def read_model(pipeline: Pipeline) -> ModelSpec:
     return inspect_model(pipeline.resolve(model.onnx), overrides=overrides)
 
 
-def _max_batch(pipeline: Pipeline) -> int:
-    # A live stream never has more than its newest frame to infer; a file always has a next one.
-    streams, most = pipeline.config.streams, pipeline.config.batch.max_frames
-    folder = pipeline.path.parent
-    has_waiting = any(not stream.realtime and local_path(stream.uri, folder) is not None for stream in streams)
-    return most if has_waiting else min(most, len(streams))
-
-
 def _class_filters(pipeline: Pipeline, spec: ModelSpec) -> dict[StreamId, NDArray[np.int32]]:
     filters = {}
     for index, stream in enumerate(pipeline.config.streams):
@@ -128,11 +130,12 @@ def _class_filters(pipeline: Pipeline, spec: ModelSpec) -> dict[StreamId, NDArra
     return filters
 
 
-def _detector(pipeline: Pipeline, spec: ModelSpec) -> Detector:
+def make_detector(pipeline: Pipeline, spec: ModelSpec, *, score_threshold: float | None = None) -> Detector:
+    """Return what reads the engine's output; `score_threshold` None: the pipeline's."""
     model = pipeline.config.model
     return Detector(
         head=Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides),
-        score_threshold=model.score_threshold,
+        score_threshold=model.score_threshold if score_threshold is None else score_threshold,
         iou_threshold=model.iou_threshold,
         max_detections=model.max_detections,
     )

@@ -57,8 +57,9 @@ def problem_of(device: Device, release: str) -> DeployError | None:
 
 
 def is_sound(device: Device, release: str) -> bool:
-    """Return whether a release can serve."""
-    return problem_of(device, release) is None
+    """Return whether a release can serve; one whose engine is of another system can, once it is built anew."""
+    problem = problem_of(device, release)
+    return problem is None or problem.code == "device.engine.changed"
 
 
 def put_aside(device: Device, release: str, problem: DeployError) -> None:
@@ -66,7 +67,7 @@ def put_aside(device: Device, release: str, problem: DeployError) -> None:
     if problem.code == "device.release.damaged":
         device.store.quarantine(str(problem.evidence["sha256"]))
     key = device.releases.engine_key(release)
-    if problem.code == "device.engine.damaged" and key is not None:
+    if problem.code == "device.engine.damaged" and key is not None and device.engines.has(key):
         device.engines.quarantine(key)
 
 

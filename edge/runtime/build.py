@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from edge.config.credentials import Credential, read_credential
 from edge.config.load import Pipeline
+from edge.engine.pipeline_model import detector_of, max_batch_of, read_model
 from edge.engine.select import make_engine
 from edge.media.select import make_source
-from edge.model.inspect import ModelOverrides, inspect_model
 from edge.protocols import FrameSource
 from edge.runtime.annotate import Annotator
 from edge.runtime.arithmetic import choose_arithmetic
@@ -20,17 +20,13 @@ from edge.runtime.batcher import Batcher
 from edge.runtime.board import StreamBoard
 from edge.runtime.counters import Counters
 from edge.runtime.deployed import Deployed
-from edge.runtime.engine_inputs import max_batch, require_same_inputs
+from edge.runtime.engine_inputs import require_same_inputs
 from edge.runtime.loop import Inference
 from edge.runtime.outlet import birth_message, make_frame_publisher, make_publisher
 from edge.runtime.service import Parts
-from edge.types import FrameResult, HeadFamily, ImageSize, ModelSpec, Precision, StreamId
-from edge.vision.detect import Detector
-from edge.vision.heads import Head
+from edge.types import FrameResult, ModelSpec, Precision, StreamId
 
-__all__ = ["build_parts", "make_detector", "read_model"]
-
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+__all__ = ["build_parts"]
 
 
 def build_parts(
@@ -61,7 +57,7 @@ def build_parts(
         spec,
         config.engine,
         precision=Precision(config.model.precision),
-        max_batch=max_batch(pipeline),
+        max_batch=max_batch_of(pipeline),
         content=arithmetic.model,
     )
     info = birth_message(pipeline, spec, arithmetic, deployed)
@@ -83,7 +79,7 @@ def build_parts(
         sources=_sources(pipeline, spec, board),
         inference=Inference(
             engine=engine,
-            detector=make_detector(pipeline, spec),
+            detector=detector_of(pipeline, spec),
             class_filter=filters,
             on_results=publish,
             on_canvas=None if annotator is None else annotator.write,
@@ -100,23 +96,6 @@ def build_parts(
     )
 
 
-def read_model(pipeline: Pipeline) -> ModelSpec:
-    """Return what the pipeline's model file is, as far as the pipeline does not say otherwise.
-
-    Raises:
-        ModelError: if it is damaged, unknown, or contradicts the pipeline.
-    """
-    model = pipeline.config.model
-    overrides = ModelOverrides(
-        family=None if model.family is None else HeadFamily(model.family),
-        labels=None if model.labels is None else tuple(model.labels),
-        input_size=None
-        if model.input_size is None
-        else ImageSize(width=model.input_size[0], height=model.input_size[1]),
-    )
-    return inspect_model(pipeline.resolve(model.onnx), overrides=overrides)
-
-
 def _class_filters(pipeline: Pipeline, spec: ModelSpec) -> dict[StreamId, NDArray[np.int32]]:
     filters = {}
     for index, stream in enumerate(pipeline.config.streams):
@@ -128,17 +107,6 @@ def _class_filters(pipeline: Pipeline, spec: ModelSpec) -> dict[StreamId, NDArra
         if stream.classes is not None:
             filters[StreamId(stream.id)] = np.array([spec.labels.index(label) for label in stream.classes], np.int32)
     return filters
-
-
-def make_detector(pipeline: Pipeline, spec: ModelSpec, *, score_threshold: float | None = None) -> Detector:
-    """Return what reads the engine's output; `score_threshold` None: the pipeline's."""
-    model = pipeline.config.model
-    return Detector(
-        head=Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides),
-        score_threshold=model.score_threshold if score_threshold is None else score_threshold,
-        iou_threshold=model.iou_threshold,
-        max_detections=model.max_detections,
-    )
 
 
 def _sources(pipeline: Pipeline, spec: ModelSpec, board: StreamBoard) -> Sequence[FrameSource]:

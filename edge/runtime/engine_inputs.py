@@ -6,13 +6,13 @@ import hashlib
 from dataclasses import fields
 
 from edge.config.load import Pipeline
-from edge.config.uris import local_path
 from edge.device.engine_record import EngineInputs, engine_versions
+from edge.engine.pipeline_model import max_batch_of
 from edge.engine.select import engine_kind
 from edge.errors import ConfigError
 from edge.types import ModelSpec, Precision
 
-__all__ = ["engine_inputs", "max_batch", "require_same_inputs"]
+__all__ = ["engine_inputs", "require_same_inputs"]
 
 
 def engine_inputs(pipeline: Pipeline, spec: ModelSpec) -> EngineInputs:
@@ -24,7 +24,7 @@ def engine_inputs(pipeline: Pipeline, spec: ModelSpec) -> EngineInputs:
     """
     config = pipeline.config
     precision = Precision.INT8 if spec.is_quantized else Precision(config.model.precision)
-    kind, most, size = engine_kind(config.engine), max_batch(pipeline), spec.preprocess.size
+    kind, most, size = engine_kind(config.engine), max_batch_of(pipeline), spec.preprocess.size
     has_table = precision is Precision.INT8 and config.model.calibration is not None
     return EngineInputs(
         onnx_sha256=spec.sha256,
@@ -37,15 +37,6 @@ def engine_inputs(pipeline: Pipeline, spec: ModelSpec) -> EngineInputs:
         options={"threads": config.engine.threads, "rows_per_request": min(config.engine.rows_per_request, most)},
         versions=engine_versions(kind),
     )
-
-
-def max_batch(pipeline: Pipeline) -> int:
-    """Return how many frames the pipeline ever infers at once."""
-    # A live stream never has more than its newest frame to infer; a file always has a next one.
-    streams, most = pipeline.config.streams, pipeline.config.batch.max_frames
-    folder = pipeline.path.parent
-    has_waiting = any(not stream.realtime and local_path(stream.uri, folder) is not None for stream in streams)
-    return most if has_waiting else min(most, len(streams))
 
 
 def require_same_inputs(built: EngineInputs, pipeline: Pipeline, spec: ModelSpec) -> None:

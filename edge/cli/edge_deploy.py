@@ -23,6 +23,7 @@ _COMMANDS = {
     "table": LazyCommand(
         "edge.cli.commands.table", "table", "Calibration tables: show, lint, diff; TensorRT caches and Q/DQ in and out."
     ),
+    "bundle": LazyCommand("edge.cli.commands.bundle", "bundle", "A pipeline as a signed folder, ready to be pushed."),
     "listen": LazyCommand("edge.cli.commands.listen", "listen", "See what a subscriber sees; name missing messages."),
     "doctor": LazyCommand("edge.cli.commands.doctor", "doctor", "What this machine has, and what is missing."),
 }

@@ -16,7 +16,7 @@ from edge.errors import ConfigError
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.model.qdq import insert_qdq
 from edge.runtime.arithmetic import Arithmetic, choose_arithmetic
-from edge.runtime.build import read_model
+from edge.engine.pipeline_model import read_model
 from edge.types import ImageSize, Precision
 from tests.support import models
 from tests.support.tables import table_of, write_table_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import msgspec
 from edge.config.convert import convert, split_location
 from edge.config.document import Document, Location, read_document
 from edge.config.schema import MqttConfig, PipelineConfig, StreamConfig
-from edge.config.uris import local_path
+from edge.config.uris import is_fixed, local_path
 from edge.errors import ConfigError
 
 __all__ = ["Pipeline", "load_pipeline", "mqtt_from_options"]
@@ -39,19 +40,26 @@ class Pipeline:
         return self.document.error(location, problem)
 
     def resolve(self, text: str) -> Path:
-        """Return a path that the file names: relative ones start at the file's own folder."""
-        return (self.path.parent / Path(text).expanduser()).resolve()
+        """Return a path that the file names: relative ones start at the file's own folder.
+
+        Links are left alone: a release's `model.onnx` is a link to a file whose name says nothing.
+        """
+        return Path(os.path.abspath(self.path.parent / Path(text).expanduser()))
 
 
-def load_pipeline(path: Path) -> Pipeline:
+def load_pipeline(path: Path, *, is_for_here: bool = True) -> Pipeline:
     """Return the pipeline in `path`.
+
+    Args:
+        path: the file.
+        is_for_here: it is to run on this machine; otherwise clips that it names by their whole path need not exist.
 
     Raises:
         ConfigError: naming file, line and key, if it cannot be used as written.
     """
     document = read_document(path)
     pipeline = Pipeline(config=convert(document, PipelineConfig, see=_REFERENCE), document=document)
-    for location, problem in _contradictions(pipeline):
+    for location, problem in _contradictions(pipeline, is_for_here=is_for_here):
         raise document.error(location, problem)
     return pipeline
 
@@ -69,7 +77,7 @@ def mqtt_from_options(given: Mapping[str, object]) -> MqttConfig:
         raise ConfigError(f"--{'.'.join(map(str, location))}: {text[:1].lower()}{text[1:]}") from None
 
 
-def _contradictions(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
+def _contradictions(pipeline: Pipeline, *, is_for_here: bool) -> Iterator[tuple[Location, str]]:
     config = pipeline.config
     yield from _missing_files(pipeline)
     if config.mqtt is None and config.publish.jsonl is None:
@@ -80,7 +88,9 @@ def _contradictions(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
             first = seen[stream.id]
             yield ("streams", index, "id"), f"{stream.id!r} is already streams[{first}]; give each stream its own id"
         seen[stream.id] = index
-        yield from _stream_contradictions(pipeline, index, stream)
+        yield from _stream_contradictions(
+            pipeline, index, stream, may_be_absent=not is_for_here and is_fixed(stream.uri)
+        )
 
 
 def _missing_files(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
@@ -90,12 +100,14 @@ def _missing_files(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
             yield ("model", key), f"no such file: {pipeline.resolve(text)}; paths start at the pipeline file's folder"
 
 
-def _stream_contradictions(pipeline: Pipeline, index: int, stream: StreamConfig) -> Iterator[tuple[Location, str]]:
+def _stream_contradictions(
+    pipeline: Pipeline, index: int, stream: StreamConfig, *, may_be_absent: bool
+) -> Iterator[tuple[Location, str]]:
     here = ("streams", index, "uri")
     try:
         path = local_path(stream.uri, pipeline.path.parent)
         if path is not None:
-            if not path.is_file():
+            if not path.is_file() and not may_be_absent:
                 yield here, f"no such file: {path}; paths start at the file's folder"
             return
         address = urlsplit(stream.uri)

@@ -8,7 +8,7 @@ from typing import Any
 
 from edge.device.health import Health, decode_health
 
-__all__ = ["measure_baseline"]
+__all__ = ["available_bytes", "measure_baseline"]
 
 _WINDOW_NS = 2_000_000_000
 _FRESH_NS = 5_000_000_000
@@ -21,7 +21,7 @@ def measure_baseline(path: Path, *, release: str | None) -> dict[str, Any]:
 
     Returns:
         `release`, `window_s`, `streams` (inferred frames per second by stream id, of those that were up),
-        `infer_p95_ms`, `age_p95_ms`, `mqtt_connected`, `mqtt_per_s`.
+        `infer_p95_ms`, `age_p95_ms`, `mqtt_connected`, `mqtt_per_s`, `available_bytes` of memory.
     """
     first = _read(path)
     if (
@@ -39,6 +39,16 @@ def measure_baseline(path: Path, *, release: str | None) -> dict[str, Any]:
     return {}
 
 
+def available_bytes(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """Return how much memory can be had without swapping; None where the system does not say."""
+    try:
+        lines = meminfo.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(found[0]) * 1024 if found and found[0].isdigit() else None
+
+
 def _rates(first: Health, last: Health, release: str) -> dict[str, Any]:
     window_s = (last.at_boottime_ns - first.at_boottime_ns) / 1e9
     return {
@@ -53,6 +63,7 @@ def _rates(first: Health, last: Health, release: str) -> dict[str, Any]:
         "age_p95_ms": last.age_p95_ms,
         "mqtt_connected": last.mqtt_connected,
         "mqtt_per_s": round((last.mqtt_acknowledged - first.mqtt_acknowledged) / window_s, 3),
+        "available_bytes": available_bytes(),
     }
 
 

@@ -45,10 +45,11 @@ class Parts:
 
 
 class Service:
-    """Runs a pipeline once."""
+    """Runs a pipeline once; `on_stop` is called when it begins to end."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, *, on_stop: Callable[[], None] = lambda: None) -> None:
         self._parts = parts
+        self._on_stop = on_stop
         self._pullers = [Puller(source, parts.batcher, parts.counters) for source in parts.sources]
         self._loop = InferenceLoop(parts.inference, parts.batcher, parts.counters)
         self._started_at_ns = 0
@@ -100,6 +101,7 @@ class Service:
                 return
 
     def _drain(self) -> None:
+        self._on_stop()
         self._announce_failures()
         self._statuses_at_end = self._parts.board.statuses()
         # Order matters: first nothing new comes, then what is in the batches is inferred, then it is published.

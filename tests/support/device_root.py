@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -64,6 +67,12 @@ class DeviceRoot:
     def command(self) -> list[str]:
         return [sys.executable, str(AGENT), str(self.root)]
 
+    def stop(self) -> None:
+        """End the processes of its units that are still there."""
+        for path in (self.root / "pids").glob("*"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(path.name), signal.SIGKILL)
+
     def agent_pid(self) -> int:
         return int((self.root / "agent.pid").read_text())
 
@@ -106,6 +115,10 @@ class DeviceRoot:
 
     def connect(self) -> Channel:
         return LocalChannel(self.command)
+
+    def connect_impatient(self, *, silence_s: float) -> Channel:
+        """Return a connection to an agent that gives a silent client up after `silence_s`, not after 30 s."""
+        return LocalChannel([*self.command, str(silence_s)])
 
     def push(self, bundle: Bundle, connect=None, *, stop=None, on_event=None, **options: object) -> Outcome:
         return push(

@@ -10,11 +10,12 @@ from edge.deploy.push.options import PushOptions
 from edge.deploy.push.outcome import Outcome, PushOne
 from edge.deploy.push.push import push
 from edge.deploy.push.pushable import Pushable
+from edge.deploy.push.rollback import roll_back
 from edge.transport.channel import Channel
 from edge.transport.ssh import SshChannel
 from edge.transport.ssh_command import SshAddress
 
-__all__ = ["LOGIN", "address_of", "connect_to", "push_over_ssh"]
+__all__ = ["LOGIN", "address_of", "connect_to", "push_over_ssh", "roll_back_over_ssh"]
 
 LOGIN = "edge-deploy"
 """Whom `provision` makes on a device for pushes, and for nothing else."""
@@ -50,3 +51,14 @@ def push_over_ssh(bundle: Pushable, options: PushOptions) -> PushOne:
         )
 
     return push_one
+
+
+def roll_back_over_ssh(to: str | None, options: PushOptions) -> PushOne:
+    """Return what takes the target that it is given back, to the release before or to the kept release `to`."""
+
+    def roll_back_one(target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
+        return roll_back(
+            lambda: connect_to(target), target=target.name, to=to, options=options, on_event=on_event, stop=stop
+        )
+
+    return roll_back_one

@@ -17,6 +17,7 @@ from edge.deploy.push.outcome import DONE, INTERRUPTED, PLANNED, Outcome, Result
 from edge.deploy.push.pushable import Pushable
 from edge.deploy.push.reach import Reach
 from edge.deploy.push.report import Report
+from edge.deploy.push.result import result_of
 from edge.deploy.push.upload import upload
 from edge.deploy.push.verdict import COMMITTED, elapsed_s, is_on_trial, verdict_of
 from edge.errors import DeployError
@@ -59,7 +60,7 @@ def push(
     except Interrupted:
         end = _End("interrupted")
     except DeployError as problem:
-        error, end = problem, _End(_result_of(problem), problem.evidence)
+        error, end = problem, _End(result_of(problem), problem.evidence)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         # The device's words are not checked one by one: it may be of another version, or not well.
         _LOG.debug("unreadable answer", exc_info=True)
@@ -239,15 +240,6 @@ def _undecided(release: str, patience_s: float) -> DeployError:
         f"the device has not judged release {release} within {patience_s:.0f} s",
         hint="look at edge-deploy status and edge-deploy logs",
     )
-
-
-def _result_of(error: DeployError) -> Result:
-    kind = error.code.partition(".")[0]
-    if is_lost(error) or error.code.startswith("transfer.ssh"):
-        return "unreachable"
-    if kind == "trial":
-        return "failed" if error.code == "trial.undecided" else "rolled-back"
-    return "refused" if kind in ("preflight", "verify", "lock", "request", "bundle") else "failed"
 
 
 def _exit_code(result: Result) -> int:

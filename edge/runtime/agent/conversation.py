@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -71,8 +72,11 @@ class Conversation:
         self.is_gone = False
 
     def go_on_alone(self) -> None:
-        """From now on the end of the connection ends nothing."""
+        """From now on neither the end of the connection nor a SIGTERM to the session that ends with it ends us."""
         self._is_alone = True
+        if threading.current_thread() is threading.main_thread():
+            for one in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(one, signal.SIG_IGN)
 
     def next_request(self) -> Request:
         """Return the next request; what is left of an interrupted blob is dropped."""

@@ -95,7 +95,7 @@ def read_record(engines: Engines, key: str) -> EngineRecord:
     try:
         values = json.loads(engines.read(key, BUILD))
         record = _record_from_json(values)
-    except (DeployError, ValueError, KeyError, TypeError) as error:
+    except (DeployError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(key, f"{BUILD} cannot be read: {error}") from None
     if record.inputs.key != key:
         raise _damaged(key, f"{BUILD} describes engine {record.inputs.key[:12]}")

@@ -65,7 +65,7 @@ def decode_health(content: bytes) -> Health:
         values: dict[str, Any] = json.loads(content)
         streams = {name: StreamHealth(**one) for name, one in values.pop("streams").items()}
         return Health(**values, streams=streams)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise ValueError(f"not a health file: {error}") from error
 
 

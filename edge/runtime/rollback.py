@@ -91,7 +91,7 @@ def _may_rebuild(device: Device, state: State, current: str, problem: DeployErro
         return False
     try:
         result = json.loads(device.durable.files.read(device.layout.build_result))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return True
     has_failed = isinstance(result, dict) and result.get("release") == current and result.get("ok") is not True
     return not has_failed

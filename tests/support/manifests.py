@@ -1,0 +1,51 @@
+"""Manifests, keys and allowed signers for tests; keys are made by the real ssh-keygen."""
+
+import dataclasses
+import hashlib
+import subprocess
+from pathlib import Path
+
+from edge.bundle.manifest import BundledFile, Manifest, Role, release_name
+
+
+def bundled(path, role, content=b"x"):
+    return BundledFile(path=path, role=role, length_bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+def manifest(**changes):
+    """Return a small valid manifest of two files, named by its content."""
+    values = {
+        "release": "0" * 12,
+        "pipeline_name": "gates",
+        "channel": "stable",
+        "sequence": 7,
+        "created_at": "2026-11-20T12:00:00Z",
+        "expires_at": None,
+        "compatible": ("any",),
+        "files": (bundled("model.onnx", Role.MODEL), bundled("pipeline.yaml", Role.PIPELINE, b"version: 1\n")),
+    }
+    made = Manifest(**{**values, **changes})
+    return made if "release" in changes else dataclasses.replace(made, release=release_name(made))
+
+
+def ssh_key(folder: Path, name="key") -> Path:
+    """Return a new Ed25519 key; its public half lies beside it."""
+    keygen("-t", "ed25519", "-N", "", "-C", name, "-f", folder / name)
+    return folder / name
+
+
+def allowed(path: Path, key: Path, options='namespaces="edge-release"', principal="ana@example") -> Path:
+    """Write an allowed-signers file with one line, and return it."""
+    kind, public = key.with_suffix(".pub").read_text().split()[:2]
+    path.write_text(f"{principal} {options} {kind} {public}\n")
+    return path
+
+
+def revocation(path: Path, *keys: Path) -> Path:
+    """Write a key revocation list, and return it."""
+    keygen("-k", "-f", path, *(key.with_suffix(".pub") for key in keys))
+    return path
+
+
+def keygen(*arguments) -> None:
+    subprocess.run(["ssh-keygen", "-q", *map(str, arguments)], check=True, timeout=30, stdin=subprocess.DEVNULL)

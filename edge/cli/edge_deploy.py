@@ -23,6 +23,9 @@ _COMMANDS = {
     "table": LazyCommand(
         "edge.cli.commands.table", "table", "Calibration tables: show, lint, diff; TensorRT caches and Q/DQ in and out."
     ),
+    "provision": LazyCommand(
+        "edge.cli.commands.provision", "provision", "First installation of a device, planned and undoable."
+    ),
     "listen": LazyCommand("edge.cli.commands.listen", "listen", "See what a subscriber sees; name missing messages."),
     "doctor": LazyCommand("edge.cli.commands.doctor", "doctor", "What this machine has, and what is missing."),
 }

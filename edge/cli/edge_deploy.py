@@ -23,6 +23,9 @@ _COMMANDS = {
     "table": LazyCommand(
         "edge.cli.commands.table", "table", "Calibration tables: show, lint, diff; TensorRT caches and Q/DQ in and out."
     ),
+    "provision": LazyCommand(
+        "edge.cli.commands.provision", "provision", "First installation of a device, planned and undoable."
+    ),
     "bundle": LazyCommand("edge.cli.commands.bundle", "bundle", "A pipeline as a signed folder, ready to be pushed."),
     "push": LazyCommand("edge.cli.commands.push", "push", "A release onto devices, judged there, undone if it is bad."),
     "status": LazyCommand("edge.cli.commands.status", "status", "What devices run, and how they are."),

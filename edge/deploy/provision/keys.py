@@ -1,0 +1,62 @@
+"""Public keys of people, as they are let in and as they are trusted."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.errors import DeployError
+
+__all__ = ["PublicKey", "read_public_key"]
+
+_KINDS = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp",
+    "ssh-rsa",
+    "sk-ssh-ed25519@openssh.com",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+)
+_AGENT = "/opt/edge/bin/edge-runtime agent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicKey:
+    """One key: its kind, its base64, and whose it is (a word that `allowed_signers` can hold)."""
+
+    kind: str
+    base64: str
+    owner: str
+
+    def authorized_line(self) -> str:
+        """Return the line that lets it in to push and to nothing else."""
+        return f'restrict,command="{_AGENT}" {self.kind} {self.base64} {self.owner}'
+
+    def signer_line(self, *, may_downgrade: bool) -> str:
+        """Return the line that makes its signatures of releases count."""
+        namespaces = "edge-release,edge-release-downgrade" if may_downgrade else "edge-release"
+        return f'{self.owner} namespaces="{namespaces}" {self.kind} {self.base64}'
+
+
+def read_public_key(path: Path) -> PublicKey:
+    """Return the key in a `.pub` file.
+
+    Raises:
+        DeployError: `request.key`, if it cannot be read, is a private key or is no key.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError as error:
+        raise _wrong(path, f"cannot be read: {error.strerror}", "give the path of a .pub file") from None
+    if "PRIVATE KEY" in text:
+        raise _wrong(path, "is a private key, which never leaves its machine", f"give {path}.pub")
+    words = text.split(None, 2)
+    is_key = len(words) >= 2 and words[0].startswith(_KINDS) and re.fullmatch(r"[A-Za-z0-9+/]{60,}={0,2}", words[1])
+    if not is_key or "\n" in text:
+        raise _wrong(path, "is not one public key of OpenSSH", "make a pair: ssh-keygen -t ed25519")
+    owner = re.sub(r"[^A-Za-z0-9@._-]+", "-", words[2] if len(words) > 2 else path.stem).strip("-")
+    return PublicKey(kind=words[0], base64=words[1], owner=owner or "somebody")
+
+
+def _wrong(path: Path, problem: str, hint: str) -> DeployError:
+    return DeployError("request.key", f"{path}: {problem}", hint=hint)

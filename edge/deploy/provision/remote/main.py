@@ -1,0 +1,109 @@
+"""Reads one JSON request from standard input, checks, applies or undoes its steps, writes one JSON answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from edge.deploy.provision.remote.files import Directory, File, Lines
+from edge.deploy.provision.remote.system import Accounts, Enabled, Software
+from edge.deploy.provision.remote.tools import Conflict, Record, put, run
+
+__all__ = ["main", "make", "unmake"]
+
+RECORD = "/etc/edge-deploy/provisioned.json"
+KINDS = {kind.__name__: kind for kind in (Directory, File, Lines, Accounts, Software, Enabled)}
+
+
+def make(request: Record) -> Record:
+    """Check all steps first; then, unless it is a plan or anything is in the way, apply those that are needed."""
+    notes = _read_record()
+    steps = [KINDS[values["kind"]](values, notes.get(values["id"], {}).get("record")) for values in request["steps"]]
+    changes, conflicts, needed = [], [], []
+    for step in steps:
+        try:
+            lines = step.check()
+        except Conflict as conflict:
+            conflicts.append(str(conflict))
+            continue
+        changes += lines
+        needed += [step] if lines else []
+    if request["is_plan"] or conflicts:
+        return {"changes": changes, "conflicts": conflicts, "failed": "", "applied": False}
+    for done, step in enumerate(needed):
+        try:
+            made = step.apply()
+        except (Conflict, OSError) as error:
+            return _failed(f"{error}; {done} of {len(needed)} steps were done, and run it again when this is mended")
+        notes[step.values["id"]] = {"values": _brief(step.values), "record": made}
+        if os.path.isdir(os.path.dirname(RECORD)):
+            _write_record(notes)
+    _tell_the_system(changes)
+    return {"changes": changes, "conflicts": [], "failed": "", "applied": True}
+
+
+def unmake(request: Record) -> Record:
+    """Take back what the record says, last step first."""
+    notes = _read_record()
+    is_real = not request["is_plan"]
+    kept: dict[str, Record] = {}
+    changes: list[str] = []
+    for key, note in reversed(list(notes.items())):
+        step = KINDS[note["values"]["kind"]](note["values"], note["record"])
+        if step.path == os.path.dirname(RECORD) and is_real and not kept:
+            os.unlink(RECORD)
+        line = step.undo(is_real=is_real, purge=request["purge"])
+        changes.append(line)
+        if line.startswith("keep "):
+            kept[key] = note
+    if is_real and os.path.isdir(os.path.dirname(RECORD)) and kept:
+        _write_record({key: note for key, note in notes.items() if key in kept})
+    if is_real:
+        _tell_the_system(changes)
+    return {"changes": changes, "conflicts": [], "failed": "", "applied": is_real}
+
+
+def _tell_the_system(changes: list[str]) -> None:
+    if any("/etc/systemd/" in line for line in changes):
+        run(["systemctl", "daemon-reload"])
+    if any("/etc/udev/" in line for line in changes):
+        # A container has no udevd; rules count from the next boot at the latest.
+        subprocess.run(["udevadm", "control", "--reload"], capture_output=True, check=False)
+
+
+def _failed(why: str) -> Record:
+    return {"changes": [], "conflicts": [], "failed": why, "applied": False}
+
+
+def _write_record(notes: Record) -> None:
+    put(RECORD, json.dumps(notes, indent=1).encode(), 0o644, (0, 0), None)
+
+
+def _brief(values: Record) -> Record:
+    return {name: value for name, value in values.items() if name not in ("content", "entries", "wheels")}
+
+
+def _read_record() -> Record:
+    try:
+        with open(RECORD, encoding="utf-8") as file:
+            notes: Record = json.load(file)
+            return notes
+    except FileNotFoundError:
+        return {}
+
+
+def main() -> None:
+    """Answer the request on standard input."""
+    os.umask(0o022)
+    request = json.loads(sys.stdin.buffer.readline())
+    try:
+        answer = unmake(request) if request["is_undo"] else make(request)
+    except (Conflict, OSError) as error:
+        answer = _failed(str(error))
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()

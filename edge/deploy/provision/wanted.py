@@ -1,0 +1,165 @@
+"""The one list of steps that makes a device of a machine; plan, apply and undo all read it."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edge.deploy.provision.facts import ProvisionFacts
+from edge.deploy.provision.keys import PublicKey
+from edge.deploy.provision.wheels import WheelSet
+
+__all__ = ["PRIVATE_NETWORKS", "Wanted", "steps"]
+
+Step = dict[str, Any]
+
+PRIVATE_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
+"""Where cameras and brokers are unless somebody says otherwise: private and link-local addresses."""
+
+_UNITS = ("edge-runtime", "edge-build", "edge-trial", "edge-recover", "edge-rollback")
+_AT_BOOT = ("edge-recover.service", "edge-runtime.service", "edge-trial.service")
+_DATA = ("/var/lib/edge-deploy", "/var/lib/edge-runtime")
+_DROP_INS = "/etc/systemd/system/edge-runtime.service.d"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a person asks for; `settings` and `networks` None: as they are there, or the defaults."""
+
+    name: str
+    compatible: tuple[str, ...]
+    is_setting_stated: bool
+    networks: tuple[str, ...] | None
+    keys: Sequence[PublicKey]
+    signers: Sequence[tuple[PublicKey, bool]]  # with: may it sign downgrades
+
+
+def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, *, folder: str | None) -> list[Step]:
+    """Return the steps in the order in which they are applied; `folder`: where the wheels lie on the device."""
+    made = [
+        *_accounts(),
+        *_folders(),
+        *_settings(wanted),
+        *_trust(wanted),
+        _file("/etc/sudoers.d/edge-deploy", _shipped("sudoers"), mode=0o440, test=["visudo", "-cqf"]),
+        *_units(wanted, facts),
+        _software(wheels, folder),
+        {"kind": "Enabled", "path": "units", "units": list(_AT_BOOT), "stops": [f"{unit}.service" for unit in _UNITS]},
+    ]
+    return [{"id": f"{step['kind']} {step['path']}", **step} for step in made]
+
+
+def _accounts() -> Iterator[Step]:
+    yield _folder("/etc/edge-deploy")
+    yield _folder("/etc/sysusers.d", mode=None)
+    yield _file("/etc/sysusers.d/edge-deploy.conf", _shipped("sysusers.conf"))
+    yield {
+        "kind": "Accounts",
+        "path": "/etc/sysusers.d/edge-deploy.conf",
+        # The home of edge-deploy is root's, so that nobody who takes over the agent can write its authorized_keys.
+        "users": {
+            "edge-deploy": ["/etc/edge-deploy/home", "/bin/sh", True],
+            "edge-runtime": ["/var/lib/edge-runtime", "/usr/sbin/nologin", False],
+        },
+        "groups": ["video", "render", "edge-deploy", "edge-runtime"],
+        "members": [["edge-deploy", "edge-runtime"]],
+        "data": list(_DATA),
+    }
+
+
+def _folders() -> Iterator[Step]:
+    yield _folder("/etc/edge-deploy/credentials", mode=0o700)
+    yield _folder("/etc/edge-deploy/home")
+    yield _folder("/etc/edge-deploy/home/.ssh")
+    yield _folder("/var/lib/edge-deploy", owner="edge-deploy", is_data=True)
+    for name in ("store", "store/sha256", "incoming", "releases", "engines"):
+        yield _folder(f"/var/lib/edge-deploy/{name}", owner="edge-deploy", is_data=True)
+    yield _folder("/var/lib/edge-runtime", owner="edge-runtime", mode=0o700, is_data=True)
+    yield _folder("/etc/tmpfiles.d", mode=None)
+    yield _file("/etc/tmpfiles.d/edge-deploy.conf", _shipped("tmpfiles.conf"))
+    yield _folder("/run/edge-deploy", owner="edge-deploy", is_volatile=True)
+
+
+def _settings(wanted: Wanted) -> Iterator[Step]:
+    text = f"name = {json.dumps(wanted.name)}\ncompatible = {json.dumps(list(wanted.compatible))}\n"
+    yield _file("/etc/edge-deploy/device.toml", text, is_seed=not wanted.is_setting_stated)
+
+
+def _trust(wanted: Wanted) -> Iterator[Step]:
+    signers = [[key.signer_line(may_downgrade=downgrade), key.base64] for key, downgrade in wanted.signers]
+    keys = [[key.authorized_line(), key.base64] for key in wanted.keys]
+    if signers:
+        yield _lines("/etc/edge-deploy/allowed_signers", signers, on_other="keep")
+    if keys:
+        yield _lines("/etc/edge-deploy/home/.ssh/authorized_keys", keys, on_other="refuse")
+
+
+def _units(wanted: Wanted, facts: ProvisionFacts) -> Iterator[Step]:
+    for unit in _UNITS:
+        yield _file(f"/etc/systemd/system/{unit}.service", _shipped(f"{unit}.service"))
+    yield _folder(_DROP_INS)
+    networks = PRIVATE_NETWORKS if wanted.networks is None else wanted.networks
+    allowed = "".join(f"IPAddressAllow={network}\n" for network in networks)
+    head = "# Networks of the cameras and the broker; yours to change: provision leaves it as it is.\n[Service]\n"
+    yield _file(f"{_DROP_INS}/20-networks.conf", head + allowed, is_seed=wanted.networks is None)
+    if facts.credentials:
+        yield _file(f"{_DROP_INS}/30-credentials.conf", _credentials(facts.credentials))
+    if facts.has_nvmap:
+        yield _file(f"{_DROP_INS}/10-jetson.conf", _shipped("jetson.conf"))
+        yield _folder("/etc/systemd/system/edge-build.service.d")
+        yield _file("/etc/systemd/system/edge-build.service.d/10-jetson.conf", _shipped("jetson.conf"))
+    yield _folder("/etc/udev/rules.d", mode=None)
+    yield _file("/etc/udev/rules.d/70-edge-deploy.rules", _shipped("udev.rules"))
+
+
+def _credentials(names: Sequence[str]) -> str:
+    # A credential whose file is gone later is then empty, which the runtime reports by name; without the default the
+    # unit would not start and say only "243/CREDENTIALS".
+    text = "# For each file in /etc/edge-deploy/credentials; run provision again after adding one.\n[Service]\n"
+    for name in names:
+        text += f"LoadCredential={name}:/etc/edge-deploy/credentials/{name}\nSetCredential={name}:\n"
+    return text
+
+
+def _software(wheels: WheelSet, folder: str | None) -> Step:
+    libraries = len(wheels.digests) - 2
+    return {
+        "kind": "Software",
+        "path": f"/opt/{wheels.name}",
+        "link": "/opt/edge",
+        "title": f"edge-deploy {wheels.version} with {libraries} libraries ({wheels.length_bytes / 1e6:.1f} MB)",
+        "requirement": f"edge-deploy=={wheels.version}",
+        "pip": wheels.pip,
+        "wheels": dict(wheels.digests),
+        "folder": folder,
+    }
+
+
+def _folder(
+    path: str, *, mode: int | None = 0o755, owner: str = "root", is_data: bool = False, is_volatile: bool = False
+) -> Step:
+    values = {"mode": mode, "owner": owner, "group": owner, "is_data": is_data, "is_volatile": is_volatile}
+    return {"kind": "Directory", "path": path, **values}
+
+
+def _file(
+    path: str, content: str, *, mode: int = 0o644, test: Sequence[str] | None = None, is_seed: bool = False
+) -> Step:
+    values = {"content": content, "mode": mode, "owner": "root", "group": "root", "test": test, "is_seed": is_seed}
+    return {"kind": "File", "path": path, **values}
+
+
+def _lines(path: str, entries: Sequence[Sequence[str]], *, on_other: str) -> Step:
+    values = {"entries": entries, "mode": 0o644, "owner": "root", "group": "root", "on_other": on_other}
+    return {"kind": "Lines", "path": path, **values}
+
+
+def _shipped(name: str) -> str:
+    try:
+        return (importlib.resources.files("edge.systemd") / name).read_text("utf-8")
+    except ModuleNotFoundError:  # a checkout: there the folder lies beside the package
+        return (Path(__file__).parents[3] / "systemd" / name).read_text("utf-8")

@@ -1,0 +1,177 @@
+"""The software as wheels for a device's architecture and Python, gathered on the workstation and kept in its cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.deploy.provision.facts import ProvisionFacts
+from edge.errors import DeployError
+from edge.version import __version__
+
+__all__ = ["WheelSet", "gather_wheels", "read_wheels"]
+
+_OURS = "edge_deploy-"
+_LOCK = "wheels.json"  # what was gathered, so that the next provision takes the same
+_DOWNLOAD_S = 1800
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelSet:
+    """Wheels in one folder, SHA-256 by file name; with edge-deploy's own and with pip's, which installs the others."""
+
+    folder: Path
+    digests: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """The name of the folder under /opt that they are installed in."""
+        whole = "".join(f"{name} {digest}\n" for name, digest in sorted(self.digests.items()))
+        return f"edge-{self.version}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+
+    @property
+    def version(self) -> str:
+        """The version of edge-deploy among them."""
+        return self._one(_OURS).split("-")[1]
+
+    @property
+    def pip(self) -> str:
+        """The name of pip's wheel."""
+        return self._one("pip-")
+
+    @property
+    def length_bytes(self) -> int:
+        """Bytes of them all."""
+        return sum((self.folder / name).stat().st_size for name in self.digests)
+
+    def _one(self, prefix: str) -> str:
+        return next(name for name in sorted(self.digests) if name.startswith(prefix))
+
+
+def read_wheels(folder: Path) -> WheelSet:
+    """Return the wheels that somebody has put in a folder.
+
+    Raises:
+        DeployError: `request.wheels`, if edge-deploy's own or pip's is not among them.
+    """
+    paths = sorted(folder.glob("*.whl")) if folder.is_dir() else []
+    for prefix in (_OURS, "pip-"):
+        if sum(path.name.startswith(prefix) for path in paths) != 1:
+            raise _failed(f"{folder} holds {len(paths)} wheels, expected exactly one {prefix}*.whl among them")
+    return WheelSet(folder=folder, digests={path.name: _sha256(path) for path in paths})
+
+
+def gather_wheels(facts: ProvisionFacts) -> WheelSet:
+    """Return the wheels for a device, downloaded once per version of edge-deploy, architecture and Python.
+
+    Raises:
+        DeployError: `request.wheels`, if one cannot be built or downloaded.
+    """
+    python = f"{facts.python[0]}.{facts.python[1]}"
+    folder = _cache() / f"{__version__}-{facts.architecture}-{python}-glibc{facts.glibc[0]}.{facts.glibc[1]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    ours = _own_wheel(folder)
+    lock = folder / _LOCK
+    if not lock.is_file():
+        _download([str(ours), "pip"], folder, _options(facts))
+        others = [path for path in sorted(folder.glob("*.whl")) if path != ours]
+        partial = lock.with_suffix(".partial")
+        partial.write_text(json.dumps({path.name: _sha256(path) for path in others}, indent=1), encoding="utf-8")
+        partial.replace(lock)
+    digests = json.loads(lock.read_text(encoding="utf-8"))
+    if any(not (folder / name).is_file() or _sha256(folder / name) != digest for name, digest in digests.items()):
+        lock.unlink()
+        raise _failed(f"{folder} is not as it was when it was gathered; run the command again to gather it anew")
+    return WheelSet(folder=folder, digests={**digests, ours.name: _sha256(ours)})
+
+
+def _options(facts: ProvisionFacts) -> list[str]:
+    # pip takes each tag by itself: 2_35 does not stand for 2_28.
+    tags = [f"manylinux_2_{minor}_{facts.architecture}" for minor in range(17, facts.glibc[1] + 1)]
+    tags += [f"manylinux2014_{facts.architecture}"]
+    options = ["--only-binary=:all:", "--implementation=cp", f"--python-version={facts.python[0]}.{facts.python[1]}"]
+    return options + [f"--platform={tag}" for tag in reversed(tags)]
+
+
+def _own_wheel(folder: Path) -> Path:
+    """Return our wheel: of the source tree that this runs from, or of the installed version."""
+    root = Path(__file__).parents[3]
+    is_tree = (root / "setup.cfg").is_file()
+    kept = folder / "own" / (_tree_sha256(root)[:16] if is_tree else __version__)
+    if not kept.is_dir():
+        partial = kept.with_suffix(".partial")
+        shutil.rmtree(kept.parent, ignore_errors=True)
+        partial.mkdir(parents=True)
+        if is_tree:
+            _build(root, partial)
+        else:
+            _pip(["download", "--no-deps", "--dest", str(partial), f"edge-deploy=={__version__}"])
+        partial.rename(kept)
+    built = next(kept.glob(f"{_OURS}*.whl"))
+    for old in folder.glob(f"{_OURS}*.whl"):
+        old.unlink()
+    return Path(shutil.copy2(built, folder / built.name))
+
+
+def _build(root: Path, target: Path) -> None:
+    source = target / "source"  # a copy, because a build writes beside what it builds
+    for path in _tree(root):
+        copy = source / path.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, copy)
+    _pip(["wheel", "--no-deps", "--wheel-dir", str(target), str(source)])
+    shutil.rmtree(source)
+
+
+def _tree(root: Path) -> list[Path]:
+    """Return the files that a wheel of ours is made of."""
+    inner = [path for name in ("edge", "pipelines", "systemd") for path in (root / name).rglob("*") if path.is_file()]
+    outer = [root / name for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")]
+    return sorted(path for path in (*inner, *outer) if "__pycache__" not in path.parts)
+
+
+def _tree_sha256(root: Path) -> str:
+    whole = "".join(f"{path.relative_to(root)} {_sha256(path)}\n" for path in _tree(root))
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def _download(what: list[str], folder: Path, options: list[str]) -> None:
+    _pip(["download", "--dest", str(folder), *options, *what])
+
+
+def _pip(arguments: list[str]) -> None:
+    # The same source gives the same bytes: without this the wheel carries the time of its build.
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "315532800"}
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=_DOWNLOAD_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise _failed(f"pip {arguments[0]} has not ended within {_DOWNLOAD_S} s") from None
+    if done.returncode:
+        raise _failed(f"pip {arguments[0]} failed: {done.stderr.strip()[-600:]}")
+
+
+def _cache() -> Path:
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "edge-deploy" / "wheels"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+        return digest.hexdigest()
+
+
+def _failed(problem: str) -> DeployError:
+    return DeployError("request.wheels", problem, hint="or give a folder of wheels by --wheels")

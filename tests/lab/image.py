@@ -1,0 +1,109 @@
+"""The root file system that every virtual device starts from: made once by debootstrap, then shared by overlays."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PACKAGES = (
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "udev",
+    "openssh-server",
+    "sudo",
+    "ca-certificates",
+    "iproute2",
+    "procps",
+    "python3",
+    "python3-gi",
+    "python3-gst-1.0",
+    "gir1.2-gstreamer-1.0",
+    "gir1.2-gst-plugins-base-1.0",
+    "gstreamer1.0-tools",
+    "gstreamer1.0-plugins-base",
+    "gstreamer1.0-plugins-good",
+    "gstreamer1.0-plugins-bad",
+    "gstreamer1.0-libav",
+)
+_RECIPE = 1  # raised when `_finish` changes
+ADMIN = "admin"
+
+
+def cache() -> Path:
+    """Where images and devices lie; `$EDGE_LAB_CACHE` or a folder of this user. No tmpfs: overlays need xattrs."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("EDGE_LAB_CACHE") or home / "edge-deploy" / "lab")
+
+
+def debian_architecture() -> str:
+    """Debian's name of the architecture asked for: `$EDGE_LAB_ARCH`, or this machine's."""
+    mine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return os.environ.get("EDGE_LAB_ARCH", mine)
+
+
+def base_image() -> Path:
+    """Return the image, which is made if there is none yet (four minutes on two cores; emulated, twenty)."""
+    words = f"{_RECIPE} {_suite()} {debian_architecture()} {list(_PACKAGES)}"
+    digest = hashlib.sha256(words.encode()).hexdigest()[:12]
+    image = cache() / f"base-{_suite()}-{debian_architecture()}-{digest}"
+    cache().mkdir(parents=True, exist_ok=True)
+    with _exclusive(cache() / "image.lock"):
+        if not image.is_dir():
+            partial = image.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            started = time.monotonic()
+            _debootstrap(partial)
+            _finish(partial)
+            partial.rename(image)
+            print(f"lab: made {image.name} in {time.monotonic() - started:.0f} s")
+    return image
+
+
+def _suite() -> str:
+    release = dict(
+        line.partition("=")[::2] for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
+    )
+    return os.environ.get("EDGE_LAB_SUITE") or release["VERSION_CODENAME"].strip('"')
+
+
+def _debootstrap(root: Path) -> None:
+    command = ["debootstrap", "--variant=minbase", f"--arch={debian_architecture()}"]
+    command += [f"--include={','.join(_PACKAGES)}"]
+    if "ID=ubuntu" in Path("/etc/os-release").read_text(encoding="utf-8").splitlines():
+        command.append("--components=main,universe")
+    command += [_suite(), str(root), *filter(None, [os.environ.get("EDGE_LAB_MIRROR")])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
+    if done.returncode:
+        raise RuntimeError(f"debootstrap ended with {done.returncode}: {done.stdout[-1500:]}{done.stderr[-500:]}")
+
+
+def _finish(root: Path) -> None:
+    """Add what makes a device of it: an administrator with sudo, host keys, no memory of having been booted."""
+    inside = ["chroot", str(root)]
+    for command in (
+        ["useradd", "--create-home", "--shell", "/bin/bash", "--password", "*", ADMIN],
+        ["ssh-keygen", "-A"],
+        ["systemctl", "mask", "apt-daily.timer", "apt-daily-upgrade.timer", "getty@.service", "console-getty.service"],
+    ):
+        subprocess.run([*inside, *command], check=True, capture_output=True, timeout=120)
+    (root / "etc/sudoers.d/admin").write_text(f"{ADMIN} ALL=(ALL:ALL) NOPASSWD: ALL\n")
+    (root / "etc/sudoers.d/admin").chmod(0o440)
+    (root / "etc/machine-id").write_text("")
+    (root / "etc/resolv.conf").unlink(missing_ok=True)
+    (root / "etc/resolv.conf").write_text("")
+
+
+@contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -98,6 +98,8 @@ def test_f12_times_of_signers_are_utc_wherever_the_device_stands(ask, keys, monk
         monkeypatch.setenv("TZ", zone)
         assert ask(signature, options='valid-before="20261120130000"') == "ana@example"
         assert ask(signature, options='valid-before="20261120110000"') == "verify.signature.expired"
+        assert ask(signature, options='valid-before="20261120130000Z"') == "ana@example"
+        assert ask(signature, options='valid-before="20261120110000Z"') == "verify.signature.expired"
 
 
 def test_f12_a_revoked_key(ask, keys, tmp_path):

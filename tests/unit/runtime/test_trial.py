@@ -314,6 +314,18 @@ def test_f24_a_build_that_has_failed_is_not_asked_for_again(device):
     assert go_back(device, failed_units(), "unit-failed").release == old
 
 
+def test_f24_an_engine_of_an_older_edge_deploy_that_the_service_refuses_is_built_anew_but_not_for_ever(device):
+    old = serving(device, sequence=1)
+    new = serving(device, sequence=2)
+    record = device.layout.engine(device.releases.engine_key(new)) / "build.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "software": "0.0.1"}))
+    units = failed_units()
+    units.states[RUNTIME_UNIT] = replace(FAILED, exit_status=78)
+
+    assert [go_back(device, units, "unit-failed").is_rebuild for _ in range(2)] == [True, True]
+    assert go_back(device, units, "unit-failed").release == old
+
+
 def test_f15_a_damaged_plan_is_put_aside_and_built_anew(device):
     release = serving(device)
     key = device.releases.engine_key(release)

@@ -32,13 +32,14 @@ Part = Annotated[int, msgspec.Meta(ge=0, le=10_000)] | Annotated[str, msgspec.Me
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A device and how to reach it; what is None is as ssh_config says (`user`: whom the command logs in as)."""
+    """A device and how to reach it; what is None is as ssh and its configuration say, `user` as the command says."""
 
     name: str
     host: str
     user: str | None = None
     port: int | None = None
     identity: Path | None = None
+    ssh_config: Path | None = None
     compatible: str | None = None
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -77,6 +78,7 @@ class _Defaults(_Strict, frozen=True, kw_only=True):
     user: User | None = None
     port: Port | None = None
     identity: str | None = None
+    ssh_config: str | None = None
     compatible: Compatible | None = None
     max_parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = DEFAULT_MAX_PARALLEL
 
@@ -94,6 +96,7 @@ class _Target(_Strict, frozen=True, kw_only=True):
     user: User | None = None
     port: Port | None = None
     identity: str | None = None
+    ssh_config: str | None = None
     compatible: Compatible | None = None
     labels: dict[TopicLevel, str] = msgspec.field(default_factory=dict)
 
@@ -139,13 +142,16 @@ def load_inventory(path: Path) -> Inventory:
 
 
 def _target(target: _Target, defaults: _Defaults, document: Document) -> Target:
-    identity = target.identity or defaults.identity
+    def path(text: str | None) -> Path | None:
+        return None if text is None else (document.path.parent / Path(text).expanduser()).absolute()
+
     return Target(
         name=target.name,
         host=target.host,
         user=target.user or defaults.user,
         port=target.port or defaults.port,
-        identity=None if identity is None else document.path.parent / Path(identity).expanduser(),
+        identity=path(target.identity or defaults.identity),
+        ssh_config=path(target.ssh_config or defaults.ssh_config),
         compatible=target.compatible or defaults.compatible,
         labels=MappingProxyType(dict(target.labels)),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import threading
 from collections import deque
@@ -96,15 +95,19 @@ class ChildChannel:
         )
 
     def close(self) -> None:
-        """Close the pipes, wait for the child to end by itself, and end it if it does not."""
+        """Close the pipes, wait for the child to end by itself, and ask it to end if it does not.
+
+        It is never killed: an agent that has armed a switch goes on alone, and is right to.
+        """
         self._channel.close()
-        for signal_number in (None, signal.SIGTERM, signal.SIGKILL):
-            if signal_number is not None:
-                self._child.send_signal(signal_number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(_CLOSING_S)
+        if self._child.poll() is None:
+            self._child.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(_CLOSING_S)
-                break
-        self._listener.join(_GRACE_S)
+        if self._child.poll() is None:
+            threading.Thread(target=self._child.wait, daemon=True).start()  # takes its exit status, whenever it ends
 
 
 def _take(pipe: IO[bytes]) -> int:

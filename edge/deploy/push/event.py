@@ -6,17 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-__all__ = ["BEGIN", "END", "NOTE", "PROGRESS", "Event", "OnEvent", "now"]
+__all__ = ["BEGIN", "END", "LAST_PHASE", "NOTE", "PROGRESS", "UPLOAD", "Event", "OnEvent", "now"]
 
 BEGIN, PROGRESS, END, NOTE = "begin", "progress", "end", "note"
 _NAMES = (BEGIN, PROGRESS, END, NOTE)
 LAST_PHASE = "result"
+UPLOAD = "upload"
+"""The phase whose counts are bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One step of one target. `ts` is UTC; `bytes` of `total` are done (bytes of blobs, else what the phase counts).
+    """One step of one target.
 
+    `ts` is UTC; `bytes` of `total` are done: bytes in the phase `upload`, else what the phase counts.
     A push says `begin`, any number of `progress` and `note`, and `end` of each phase. The one event of phase `result`,
     whose `event` is the result of the `Outcome`, is said by whoever called the push, so that each target has one.
 

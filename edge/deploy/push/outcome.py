@@ -53,8 +53,8 @@ class Outcome:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to do for this target."""
-        return self.exit_code == DONE
+        """Whether nothing is left to do for this target; of one that was left to itself nobody knows."""
+        return self.exit_code == DONE and self.result != "detached"
 
 
 class PushOne(Protocol):

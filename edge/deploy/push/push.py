@@ -4,172 +4,130 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-from edge.bundle.manifest import BundledFile, Manifest
-from edge.deploy.push.event import BEGIN, END, NOTE, PROGRESS, Event, OnEvent, now
-from edge.deploy.push.link import Interrupted, Link, OnProgress, Progress, is_lost
+from edge.deploy.push.event import OnEvent
+from edge.deploy.push.link import Interrupted, Link, is_lost
 from edge.deploy.push.options import PushOptions
-from edge.deploy.push.outcome import Outcome, Result
-from edge.deploy.push.verdict import COMMITTED, is_on_trial, verdict_of
+from edge.deploy.push.outcome import DONE, INTERRUPTED, PLANNED, Outcome, Result
+from edge.deploy.push.pushable import Pushable
+from edge.deploy.push.reach import Reach
+from edge.deploy.push.report import Report
+from edge.deploy.push.result import result_of
+from edge.deploy.push.upload import upload
+from edge.deploy.push.verdict import COMMITTED, elapsed_s, is_on_trial, verdict_of
 from edge.errors import DeployError
 from edge.transport.channel import Channel
 
-__all__ = ["Push", "Pushable"]
+__all__ = ["push"]
 
-_BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+_LOG = logging.getLogger(__name__)
+
 _OLD_AGENT_S = 35.0  # an agent whose client vanished without a word holds its lock for 30 s
-_WATCH_S = 1.0
+_LOCK_PAUSE_S = 0.5
+_WATCH_PAUSE_S = 1.0
 _VERDICT_GRACE_S = 300.0  # a restart of the service, or of the device, on top of the trial's own deadline
 
 
-class Pushable(Protocol):
-    """A release on this machine: its manifest, its signature, and where its files lie."""
-
-    @property
-    def manifest(self) -> Manifest:
-        """The manifest."""
-        ...
-
-    @property
-    def manifest_bytes(self) -> bytes:
-        """The manifest as it was signed."""
-        ...
-
-    @property
-    def signature(self) -> bytes:
-        """The signature over these bytes."""
-        ...
-
-    def path_of(self, file: BundledFile) -> Path:
-        """Return where a file of the manifest lies."""
-        ...
+class _End(NamedTuple):
+    result: Result
+    evidence: Mapping[str, object] = {}
 
 
-class Push:
-    """One push of `bundle` over connections that `connect` opens; use once.
+def push(
+    bundle: Pushable,
+    connect: Callable[[], Channel],
+    *,
+    target: str,
+    options: PushOptions,
+    on_event: OnEvent,
+    stop: threading.Event,
+) -> Outcome:
+    """Push `bundle` over connections that `connect` opens; return how it ended, soon after `stop` is set.
 
-    `run` returns how it ended and raises nothing that a person could cause.
+    A connection that is lost before the switch is made again, and the push goes on where it was; after the switch the
+    device goes on alone, and the verdict is read once it can be reached again.
     """
+    began = time.monotonic()
+    work = _Push(bundle, Reach(connect, stop), Report(target, on_event), options, stop)
+    error: DeployError | None = None
+    try:
+        end = work.until_done()
+    except Interrupted:
+        end = _End("interrupted")
+    except DeployError as problem:
+        error, end = problem, _End(result_of(problem), problem.evidence)
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        # The device's words are not checked one by one: it may be of another version, or not well.
+        _LOG.debug("unreadable answer", exc_info=True)
+        error, end = _unreadable(problem), _End("failed")
+    finally:
+        work.reach.close()
+    return Outcome(
+        target=target,
+        release=bundle.manifest.release,
+        result=end.result,
+        code=None if error is None else error.code,
+        problem=None if error is None else error.problem,
+        hint=None if error is None else error.hint,
+        evidence=end.evidence,
+        bytes_sent=work.reach.bytes_sent,
+        seconds=round(time.monotonic() - began, 3),
+        exit_code=_exit_code(end.result) if error is None else error.exit_code,
+    )
 
+
+class _Push:
     def __init__(
-        self,
-        bundle: Pushable,
-        connect: Callable[[], Channel],
-        *,
-        target: str,
-        options: PushOptions,
-        on_event: OnEvent,
-        stop: threading.Event,
+        self, bundle: Pushable, reach: Reach, report: Report, options: PushOptions, stop: threading.Event
     ) -> None:
-        self._bundle, self._connect, self._target, self._options = bundle, connect, target, options
-        self._on_event, self._stop = on_event, stop
+        self._bundle, self.reach, self._report, self._options, self._stop = bundle, reach, report, options, stop
         self._release = bundle.manifest.release
-        self._links = 0
-        self._sent_before = 0
-        self._link: Link | None = None
-        self._moved_at = time.monotonic()
         self._last_before: Mapping[str, Any] | None = None
-        self._is_switched = False
+        self._is_switched = False  # as far as we know: the request was sent
 
-    def run(self) -> Outcome:
-        """Push."""
-        began = time.monotonic()
-        try:
-            result, error, evidence = self._until_done()
-        except Interrupted:
-            result, error, evidence = "interrupted", None, {}
-        except DeployError as problem:
-            result, error, evidence = _result_of(problem), problem, problem.evidence
-        finally:
-            self._disconnect()
-        return Outcome(
-            target=self._target,
-            release=self._release,
-            result=result,
-            code=None if error is None else error.code,
-            problem=None if error is None else error.problem,
-            hint=None if error is None else error.hint,
-            evidence=evidence,
-            bytes_sent=self._sent_before,
-            seconds=round(time.monotonic() - began, 3),
-            exit_code=_exit_code(result, error),
-        )
-
-    def _until_done(self) -> _End:
+    def until_done(self) -> _End:
         while True:
             try:
                 return self._watch() if self._is_switched else self._push()
             except DeployError as error:
-                if not is_lost(error) or not self._was_reached:
+                if not is_lost(error) or self.reach.count == 0:
                     raise
-                self._note("connect", f"{error.problem}; trying again")
-                self._reach_again(error)
-
-    @property
-    def _was_reached(self) -> bool:
-        return self._links > 0
-
-    # Connections
-
-    def _reached(self) -> Link:
-        if self._link is None:
-            self._link = Link(self._connect(), self._stop)
-            self._links += 1
-        return self._link
-
-    def _disconnect(self) -> None:
-        if self._link is not None:
-            self._sent_before += self._link.bytes_sent
-            self._link.close()
-            self._link = None
-
-    def _reach_again(self, error: DeployError) -> None:
-        self._disconnect()
-        for attempt in range(1_000_000):
-            left_s = self._moved_at + self._patience_s - time.monotonic()
-            if left_s <= 0:
-                raise error
-            if self._stop.wait(min(_BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)], left_s)):
-                raise Interrupted
-            try:
-                self._reached()
-            except DeployError as again:
-                if not is_lost(again):
-                    raise
-                error = again
-            else:
-                return
+                self._report.note("connect", f"{error.problem}; trying to reach it again", code=error.code)
+                self.reach.again(error, until=self._report.moved_at + self._patience_s)
 
     @property
     def _patience_s(self) -> float:
         # After the switch the device goes on alone, perhaps through a reboot; there is nothing to lose by waiting.
-        health = self._bundle.manifest.health
-        return health.deadline_s + _VERDICT_GRACE_S if self._is_switched else self._options.reconnect_s
-
-    # Steps
+        deadline_s = self._bundle.manifest.health.deadline_s + _VERDICT_GRACE_S
+        return deadline_s if self._is_switched else self._options.reconnect_s
 
     def _push(self) -> _End:
-        with self._phase("connect"):
-            link = self._reached()
-        with self._phase("plan"):
+        with self._report.phase("connect"):
+            link = self.reach.link()
+        with self._report.phase("plan"):
             plan = link.ask("plan", self._offer)
         if self._last_before is None:
             self._last_before = plan.get("last") or {}
+        evidence = {key: plan[key] for key in ("current", "bytes", "missing", "engine")}
         if plan["is_unchanged"]:
-            return "unchanged", None, {"plan": _summary(plan)}
+            return _End("unchanged", evidence)
         _raise_first(plan["refusals"])
         if self._options.is_plan:
-            return "planned", None, {"plan": _summary(plan)}
+            return _End("planned", evidence)
         self._take_lock(link)
         link.ask("put-manifest", self._offer)
-        self._upload(link, sum(plan["missing"].values()))
+        upload(link, self._bundle, self._report)
         self._stage(link)
-        return self._build_and_switch(link)
+        self._build(link)
+        if self._options.detach:
+            return _End("detached")
+        self._switch(link)
+        return self._watch()
 
     @property
     def _offer(self) -> dict[str, Any]:
@@ -180,187 +138,111 @@ class Push:
         }
 
     def _take_lock(self, link: Link) -> None:
-        patience_s = max(self._options.lock_wait_s, _OLD_AGENT_S if self._links > 1 else 0.0)
+        patience_s = max(self._options.lock_wait_s, _OLD_AGENT_S if self.reach.count > 1 else 0.0)
         deadline = time.monotonic() + patience_s
-        with self._phase("lock"):
-            while True:
-                try:
-                    link.ask("lock", {"who": self._options.who, "why": f"push of {self._release}"})
-                    return
-                except DeployError as error:
-                    if not error.code.startswith("lock.") or time.monotonic() >= deadline:
-                        raise
-                if self._stop.wait(0.5):
-                    raise Interrupted
+        with self._report.phase("lock"):
+            while not self._has_taken_lock(link, is_last=time.monotonic() >= deadline):
+                self._pause(_LOCK_PAUSE_S)
 
-    def _upload(self, link: Link, total: int) -> None:
-        with self._phase("upload", total=total):
-            self._send_missing(link, total)
-
-    def _send_missing(self, link: Link, total: int) -> None:
-        files = {one.sha256: one for one in self._bundle.manifest.files}
-        missing: dict[str, int] = link.ask("have", {"sha256": sorted(files)})["missing"]
-        done = 0
-        for sha256, offset in sorted(missing.items(), key=lambda item: files[item[0]].length_bytes):
-            before = done - offset
-            report = self._bytes_report("upload", before, total)
-            self._send_blob(link, files[sha256], offset, report)
-            done = before + files[sha256].length_bytes
-
-    def _send_blob(self, link: Link, file: BundledFile, offset: int, on_progress: OnProgress) -> None:
-        path = self._bundle.path_of(file)
+    def _has_taken_lock(self, link: Link, *, is_last: bool) -> bool:
         try:
-            with path.open("rb") as content:
-                for is_second in (False, True):
-                    try:
-                        link.send_blob(
-                            file.sha256, content, offset=offset, length=file.length_bytes, on_progress=on_progress
-                        )
-                        return
-                    except DeployError as error:
-                        if error.code != "transfer.hash" or is_second:
-                            raise
-                        self._note("upload", f"{error.problem}; sending it once more", code=error.code)
-                        offset = 0
-        except OSError as error:
-            raise DeployError("request.bundle", f"{path}: {error.strerror}", hint="make the bundle again") from None
+            link.ask("lock", {"who": self._options.who, "why": f"push of {self._release}"})
+        except DeployError as error:
+            if is_last or not error.code.startswith("lock."):
+                raise
+            return False
+        return True
 
     def _stage(self, link: Link) -> None:
-        with self._phase("stage"):
+        request = {"release": self._release, "retry_bad": self._options.retry_bad}
+        with self._report.phase("stage"):
             try:
-                link.ask("stage", {"release": self._release, "retry_bad": self._options.retry_bad})
+                link.ask("stage", request)
             except DeployError as error:
                 if error.code != "transfer.damaged":
                     raise
-                self._note("stage", f"{error.problem}; sending them again", code=error.code)
-                self._send_missing(link, 0)
-                link.ask("stage", {"release": self._release, "retry_bad": self._options.retry_bad})
+                self._report.note("stage", f"{error.problem}; sending them again", code=error.code)
+                upload(link, self._bundle, self._report)
+                link.ask("stage", request)
 
-    def _build_and_switch(self, link: Link) -> _End:
-        with self._phase("build"):
-            built = link.ask(
-                "build", {"release": self._release, "detach": self._options.detach}, self._seconds_report("build")
-            )
+    def _build(self, link: Link) -> None:
+        request = {"release": self._release, "detach": self._options.detach}
+        with self._report.phase("build"):
+            built = link.ask("build", request, self._report.taker("build"))
             if built.get("skipped"):
-                self._note("build", f"engine {built.get('key')} is there and proven")
-        if self._options.detach:
-            return "detached", None, {"build": dict(built)}
-        with self._phase("switch"):
-            self._is_switched, self._moved_at = True, time.monotonic()
-            link.ask(
-                "switch",
-                {"release": self._release, "confirm": self._options.confirm},
-                self._seconds_report("switch"),
-            )
-        if self._options.confirm:
-            self._disconnect()  # what is to be confirmed is that the device can be reached anew
-        return self._watch()
+                self._report.note("build", f"engine {str(built.get('key'))[:12]} is there and proven")
 
-    # The trial
+    def _switch(self, link: Link) -> None:
+        request = {"release": self._release, "confirm": self._options.confirm}
+        with self._report.phase("switch"):
+            self._is_switched = True
+            switched = link.ask("switch", request, self._report.taker("switch"))
+            if switched.get("note"):
+                self._report.note("switch", str(switched["note"]))
+        if self._options.confirm:
+            self.reach.close()  # what is to be confirmed is that the device can be reached anew
 
     def _watch(self) -> _End:
-        link = self._reached()
-        hold_s = self._bundle.manifest.health.hold_s
-        with self._phase("trial", total=int(hold_s)):
+        deadline = self._report.moved_at + self._patience_s
+        hold_s = int(self._bundle.manifest.health.hold_s)
+        link = self.reach.link()
+        with self._report.phase("trial", total=hold_s):
             while True:
                 status = link.ask("status")
                 verdict = verdict_of(status, self._release, self._last_before or {})
-                if verdict == COMMITTED:
-                    break
                 if isinstance(verdict, DeployError):
                     raise verdict
+                if verdict == COMMITTED:
+                    break
                 if not is_on_trial(status, self._release):
-                    return self._push_again()
+                    self._is_switched = False  # the request was lost on the way: nothing has changed on the device
+                    return self._push()
                 self._confirm(link, status)
-                self._check_patience()
-                self._say("trial", PROGRESS, bytes=_elapsed_s(status), total=int(hold_s))
-                if self._stop.wait(_WATCH_S):
-                    raise Interrupted
+                if time.monotonic() > deadline:
+                    raise _undecided(self._release, self._patience_s)
+                self._report.far("trial", elapsed_s(status), hold_s)
+                self._pause(_WATCH_PAUSE_S)
         self._clean(link)
-        return "committed", None, {}
-
-    def _push_again(self) -> _End:
-        # The request to switch was lost on the way: nothing has changed on the device.
-        self._is_switched = False
-        return self._push()
+        return _End("committed")
 
     def _confirm(self, link: Link, status: Mapping[str, Any]) -> None:
         if self._options.confirm and status["state"].get("confirm"):
             link.ask("confirm", {"release": self._release})
-            self._note("trial", "confirmed")
-
-    def _check_patience(self) -> None:
-        if time.monotonic() - self._moved_at > self._patience_s:
-            raise DeployError(
-                "trial.undecided",
-                f"the device has not judged release {self._release} within {self._patience_s:.0f} s",
-                hint="look at edge-deploy status and logs",
-            )
+            self._report.note("trial", "confirmed")
 
     def _clean(self, link: Link) -> None:
-        # Nothing depends on it: the next push does it again.
-        with contextlib.suppress(DeployError), self._phase("clean"):
+        # Nothing depends on it, and the next push does it again.
+        with contextlib.suppress(DeployError), self._report.phase("clean"):
             link.ask("lock", {"who": self._options.who, "why": "garbage collection"})
             link.ask("gc")
 
-    # Events
-
-    @contextlib.contextmanager
-    def _phase(self, name: str, *, total: int | None = None) -> Iterator[None]:
-        self._say(name, BEGIN, total=total)
-        yield
-        self._say(name, END, total=total)
-
-    def _note(self, phase: str, text: str, *, code: str | None = None) -> None:
-        self._say(phase, NOTE, code=code, hint=text)
-
-    def _bytes_report(self, phase: str, before: int, total: int) -> OnProgress:
-        def report(progress: Progress) -> None:
-            self._moved_at = time.monotonic()
-            self._say(phase, PROGRESS, bytes=max(0, before + int(progress.done)), total=total)
-
-        return report
-
-    def _seconds_report(self, phase: str) -> OnProgress:
-        def report(progress: Progress) -> None:
-            self._moved_at = time.monotonic()
-            self._say(phase, PROGRESS, bytes=int(progress.done), total=int(progress.total or 0))
-
-        return report
-
-    def _say(self, phase: str, event: str, **values: Any) -> None:
-        self._on_event(Event(ts=now(), target=self._target, phase=phase, event=event, **values))
-
-
-_End = tuple[Result, "DeployError | None", Mapping[str, object]]
+    def _pause(self, pause_s: float) -> None:
+        if self._stop.wait(pause_s):
+            raise Interrupted
 
 
 def _raise_first(refusals: list[Mapping[str, Any]]) -> None:
     if refusals:
         first = refusals[0]
-        evidence = {**first["evidence"], "all": [one["code"] for one in refusals]}
+        evidence = {**first["evidence"], "refusals": [one["code"] for one in refusals]}
         raise DeployError(first["code"], first["problem"], hint=first["hint"], evidence=evidence)
 
 
-def _summary(plan: Mapping[str, Any]) -> dict[str, object]:
-    return {key: plan[key] for key in ("release", "current", "bytes", "missing", "engine")}
+def _unreadable(problem: Exception) -> DeployError:
+    return DeployError(
+        "transfer.protocol",
+        f"the device's answer cannot be read: {type(problem).__name__}: {problem}",
+        hint="use the same edge-deploy on both sides: edge-deploy provision",
+    )
 
 
-def _elapsed_s(status: Mapping[str, Any]) -> int:
-    passed_ns = status["at"]["boottime_ns"] - status["state"].get("started_boottime_ns", 0)
-    return max(0, passed_ns // 1_000_000_000)
+def _undecided(release: str, patience_s: float) -> DeployError:
+    return DeployError(
+        "trial.undecided",
+        f"the device has not judged release {release} within {patience_s:.0f} s",
+        hint="look at edge-deploy status and edge-deploy logs",
+    )
 
 
-def _result_of(error: DeployError) -> Result:
-    kind = error.code.partition(".")[0]
-    if is_lost(error) or error.code.startswith("transfer.ssh"):
-        return "unreachable"
-    if kind == "trial":
-        return "rolled-back" if error.code != "trial.undecided" else "failed"
-    return "refused" if kind in ("preflight", "verify", "lock", "request") else "failed"
-
-
-def _exit_code(result: Result, error: DeployError | None) -> int:
-    if error is not None:
-        return error.exit_code
-    return {"planned": 10, "interrupted": 130}.get(result, 0)
+def _exit_code(result: Result) -> int:
+    return {"planned": PLANNED, "interrupted": INTERRUPTED}.get(result, DONE)

@@ -8,7 +8,7 @@ from typing import Any
 
 from edge.errors import EXIT_CODE_OF, DeployError
 
-__all__ = ["COMMITTED", "is_on_trial", "verdict_of"]
+__all__ = ["COMMITTED", "elapsed_s", "is_on_trial", "verdict_of"]
 
 COMMITTED = "committed"
 _CODE = re.compile(r"([a-z]+)(\.[a-z-]+)+(?=:)")
@@ -17,11 +17,17 @@ _CODE = re.compile(r"([a-z]+)(\.[a-z-]+)+(?=:)")
 def is_on_trial(status: Mapping[str, Any], release: str) -> bool:
     """Return whether the device is judging the release."""
     state = status.get("state", {})
-    return state.get("phase") == "trial" and state.get("target") == release
+    return bool(state.get("phase") == "trial" and state.get("target") == release)
+
+
+def elapsed_s(status: Mapping[str, Any]) -> int:
+    """Return for how long the trial has been running, by the device's own clock, seconds."""
+    passed_ns = int(status["at"]["boottime_ns"]) - int(status["state"]["started_boottime_ns"])
+    return max(0, passed_ns // 1_000_000_000)
 
 
 def verdict_of(status: Mapping[str, Any], release: str, before: Mapping[str, Any]) -> str | DeployError | None:
-    """Return `COMMITTED`, or why not; None if there is no verdict on `release` since the state's `last` was `before`."""
+    """Return `COMMITTED`, or why not; None without a verdict on `release` since the state's `last` was `before`."""
     state = status.get("state", {})
     last = state.get("last") or {}
     if state.get("phase") == "trial" or last == before or last.get("release") != release:

@@ -22,9 +22,13 @@ __all__ = ["confirm", "gc", "rollback"]
 
 
 def confirm(session: Session, request: Request) -> Mapping[str, Any]:
-    """Confirm the release on trial; needs no lock, because it is said over another connection than the push."""
-    confirm_trial(session.device, text_of(request, "release"))
-    return {}
+    """Confirm `release`, or whichever is on trial; needs no lock, because a push confirms over another connection."""
+    target = session.device.state().target
+    release = text_of(request, "release") if "release" in request.values else target
+    if release is None:
+        raise DeployError("request.not-armed", "no release is on trial", hint="edge-deploy status tells what serves")
+    confirm_trial(session.device, release)
+    return {"release": release}
 
 
 def rollback(session: Session, request: Request) -> Mapping[str, Any]:

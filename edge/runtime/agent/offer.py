@@ -7,14 +7,18 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from edge.bundle import fit
+from edge.bundle.clock import time_floor
 from edge.bundle.manifest import decode_manifest
 from edge.bundle.sign import DOWNGRADE, RELEASE, namespace_of, verify
-from edge.device.facts import gather_facts, time_floor
+from edge.device.counters import read_counters
+from edge.device.facts import gather_facts
 from edge.device.garbage import collect
+from edge.device.settings import read_settings
 from edge.device.state import Phase
 from edge.errors import DeployError
 from edge.runtime.agent.conversation import Request, text_of
-from edge.runtime.agent.history import check_fits, check_not_bad, check_not_older, check_trusted_state
+from edge.runtime.agent.history import check_not_bad, check_trusted_state
 from edge.runtime.agent.preflight import check_preflight, need_of
 from edge.runtime.agent.session import Offer, Session
 
@@ -51,7 +55,8 @@ def put_manifest(session: Session, request: Request) -> Mapping[str, Any]:
     refusals = _refusals(session, offer, request)
     if [error.code for error in refusals] == ["preflight.space"]:
         # Only when nothing else stands against it, and never what serves or is the way back.
-        collect(session.device, now_s=datetime.now(timezone.utc).timestamp(), keep=(offer.manifest.release,))
+        now_s, keep = datetime.now(timezone.utc).timestamp(), (offer.manifest.release,)
+        session.talk.while_doing(lambda: collect(session.device, now_s=now_s, keep=keep), phase="clean", total_s=None)
         refusals = _refusals(session, offer, request)
     if refusals:
         raise refusals[0]
@@ -68,7 +73,7 @@ def _read_offer(session: Session, request: Request) -> Offer:
         signature,
         allowed_signers=layout.allowed_signers,
         revoked=layout.revoked_keys if layout.revoked_keys.exists() else None,
-        at=_now(time_floor(layout)),
+        at=_now(session),
         namespace=DOWNGRADE if namespace == DOWNGRADE else RELEASE,
     )
     return Offer(manifest=decode_manifest(content), content=content, signature=signature, signer=signer)
@@ -77,14 +82,19 @@ def _read_offer(session: Session, request: Request) -> Offer:
 def _refusals(session: Session, offer: Offer, request: Request) -> list[DeployError]:
     device, manifest = session.device, offer.manifest
     facts = gather_facts(device.layout)
-    checks: list[Callable[[], None]] = [
-        lambda: check_fits(manifest, facts),
-        lambda: check_not_older(device, manifest, offer.signature),
-    ]
+    counters = read_counters(device.layout, device.durable.files)
+    checks = check_preflight(need_of(manifest, device), facts, device.layout)
     if request.values.get("retry_bad") is not True:
         checks += [lambda: check_not_bad(device, manifest.release), lambda: check_trusted_state(device)]
-    checks += check_preflight(need_of(manifest, device), facts, device.layout)
-    return [error for error in map(_error_of, checks) if error is not None]
+    misfits = fit.refusals(
+        manifest,
+        facts,
+        sequences=counters.sequences,
+        at=_now(session),
+        is_downgrade_signed=namespace_of(offer.signature) == DOWNGRADE,
+        allow_unproven=read_settings(device.layout.device_toml).allow_unproven,
+    )
+    return [*misfits, *(error for error in map(_error_of, checks) if error is not None)]
 
 
 def _error_of(check: Callable[[], None]) -> DeployError | None:
@@ -95,10 +105,9 @@ def _error_of(check: Callable[[], None]) -> DeployError | None:
     return None
 
 
-def _now(floor: str | None) -> datetime:
-    # A device without a clock wakes up in 1970; what it has accepted tells that it is later.
-    now = datetime.now(timezone.utc)
-    return now if floor is None else max(now, datetime.fromisoformat(floor.replace("Z", "+00:00")))
+def _now(session: Session) -> datetime:
+    seen = read_counters(session.device.layout, session.device.durable.files)
+    return time_floor(datetime.now(timezone.utc), newest_created_at=seen.newest_created_at).at
 
 
 def _bytes_of(request: Request, name: str) -> bytes:

@@ -96,10 +96,13 @@ def greeting(device: Device) -> dict[str, Any]:
 
 
 def lock(session: Session, request: Request) -> Mapping[str, Any]:
-    """Hold the push lock until the connection ends; nobody gets it while a release is on trial."""
+    """Hold the push lock until the connection ends; while a release is on trial only who says `in_trial` gets it.
+
+    That is a person who wants to go back; a push would only be in the way of the verdict.
+    """
     session.take_lock(text_of(request, "who", most=200), text_of(request, "why", most=200))
     state = session.device.state()
-    if state.phase is Phase.TRIAL:
+    if state.phase is Phase.TRIAL and request.values.get("in_trial") is not True:
         session.close()
         raise DeployError(
             "lock.trial",

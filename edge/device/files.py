@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 from typing import Protocol
 
 __all__ = ["Files", "RealFiles"]
+
+_KEEP_LENGTH = 1  # FALLOC_FL_KEEP_SIZE of linux/falloc.h
 
 
 class Files(Protocol):
@@ -20,6 +23,10 @@ class Files(Protocol):
         """Return the content of a file."""
         ...
 
+    def read_at(self, path: Path, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes of a file from `offset` on; fewer at its end."""
+        ...
+
     def write(self, path: Path, content: bytes, *, mode: int = 0o644) -> None:
         """Create a file, or replace the content of one, with the permissions `mode`."""
         ...
@@ -29,7 +36,11 @@ class Files(Protocol):
         ...
 
     def allocate(self, path: Path, length: int) -> None:
-        """Create a file if it is missing and reserve `length` bytes for it on the disk."""
+        """Create a file if it is missing and reserve `length` bytes for it on the disk; its length stays as it is."""
+        ...
+
+    def protect(self, path: Path) -> None:
+        """Take the right to write into a file away from everyone."""
         ...
 
     def append(self, path: Path, content: bytes) -> None:
@@ -76,6 +87,10 @@ class Files(Protocol):
         """Return the length of a file in bytes; None if no file is there (links are followed)."""
         ...
 
+    def modified_s(self, path: Path) -> float:
+        """Return when a file was last written, in seconds since 1970 by this machine's clock."""
+        ...
+
     def is_dir(self, path: Path) -> bool:
         """Return whether a folder is there (links are followed)."""
         ...
@@ -87,6 +102,12 @@ class RealFiles:
     def read(self, path: Path) -> bytes:
         """Return the content of a file."""
         return path.read_bytes()
+
+    def read_at(self, path: Path, offset: int, length: int) -> bytes:
+        """Return a part of a file."""
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read(length)
 
     def write(self, path: Path, content: bytes, *, mode: int = 0o644) -> None:
         """Create a file, or replace the content of one."""
@@ -111,9 +132,13 @@ class RealFiles:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
             if length:
-                os.posix_fallocate(descriptor, 0, length)
+                _reserve(descriptor, length)
         finally:
             os.close(descriptor)
+
+    def protect(self, path: Path) -> None:
+        """Make a file read-only."""
+        os.chmod(path, 0o444)
 
     def append(self, path: Path, content: bytes) -> None:
         """Add to the end of a file."""
@@ -165,6 +190,10 @@ class RealFiles:
             return None
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
+    def modified_s(self, path: Path) -> float:
+        """Return when a file was last written."""
+        return os.stat(path).st_mtime
+
     def is_dir(self, path: Path) -> bool:
         """Return whether a folder is there."""
         return path.is_dir()
@@ -176,3 +205,18 @@ def _flush(path: Path, flags: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _reserve(descriptor: int, length: int) -> None:
+    # os.posix_fallocate makes the file as long as what it reserves, but the length of a partial file is what tells a
+    # broken transfer where to go on. Linux can reserve and keep the length; only the C library offers that.
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    reserve = getattr(library, "fallocate64", None) or library.fallocate
+    reserve.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    if reserve(descriptor, _KEEP_LENGTH, 0, length) == 0:
+        return
+    number = ctypes.get_errno()
+    if number not in (errno.EOPNOTSUPP, errno.ENOSYS):  # a file system that cannot reserve says so when it is full
+        raise OSError(number, os.strerror(number))

@@ -145,7 +145,7 @@ def _run_release(
     # Few CPUs compute in fp16; what the device's own fp16 is worth only the device can tell.
     precision = Precision.INT8 if arithmetic.precision is Precision.INT8 else Precision.FP32
     most = max_batch_of(pipeline)
-    engine = make_engine(spec, EngineConfig(), precision=precision, max_batch=most, quantized=arithmetic.model)
+    engine = make_engine(spec, EngineConfig(), precision=precision, max_batch=most, content=arithmetic.model)
     try:
         return detect_golden(canvases, engine, detector)
     finally:

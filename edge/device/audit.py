@@ -1,0 +1,54 @@
+"""Who did what on a device, from where, with what result: one JSON object per line, kept to a bounded length."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from edge.device.disk import typed
+from edge.device.durable import Durable
+from edge.device.layout import Layout
+
+__all__ = ["Audit"]
+
+_MAX_BYTES = 1024 * 1024
+_MAX_TEXT = 500
+
+
+class Audit:
+    """The audit log and its one predecessor (`audit.jsonl.1`)."""
+
+    def __init__(self, layout: Layout, durable: Durable, *, max_bytes: int = _MAX_BYTES) -> None:
+        self._path = layout.audit
+        self._durable = durable
+        self._max_bytes = max_bytes
+
+    @typed
+    def write(self, *, at: str, who: str, origin: str, what: str, result: str, release: str | None = None) -> None:
+        """Add a line; it is on the disk when this returns. Texts are cut at 500 characters."""
+        if (self._durable.files.length(self._path) or 0) >= self._max_bytes:
+            self._durable.files.rename(self._path, self._before)
+            self._durable.files.sync_dir(self._path.parent)
+        values = {"at": at, "who": who, "from": origin, "what": what, "release": release, "result": result}
+        short = {name: value[:_MAX_TEXT] if isinstance(value, str) else value for name, value in values.items()}
+        self._durable.append_line(self._path, json.dumps(short).encode())
+
+    @typed
+    def lines(self, most: int) -> list[dict[str, object]]:
+        """Return the last lines, oldest first; a line that a power cut tore is left out."""
+        files = self._durable.files
+        content = b"".join(files.read(path) for path in (self._before, self._path) if files.length(path) is not None)
+        found = [value for value in map(_decoded, content.splitlines()) if value is not None]
+        return found[-most:]
+
+    @property
+    def _before(self) -> Path:
+        return self._path.with_name(self._path.name + ".1")
+
+
+def _decoded(line: bytes) -> dict[str, object] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,66 @@
+"""One device: its paths, its durable writes, and what lies there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from edge.device.audit import Audit
+from edge.device.durable import Durable
+from edge.device.engines import Engines
+from edge.device.layout import Layout
+from edge.device.lock import state_lock
+from edge.device.releases import Releases
+from edge.device.state import State, read_state, write_state
+from edge.device.store import Store
+
+__all__ = ["Device"]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The device whose root is `layout.root`; `hold` takes the state lock."""
+
+    layout: Layout = field(default_factory=Layout)
+    durable: Durable = field(default_factory=Durable)
+    hold: Callable[[Layout], AbstractContextManager[None]] = state_lock
+
+    @property
+    def store(self) -> Store:
+        """The blobs."""
+        return Store(self.layout, self.durable)
+
+    @property
+    def releases(self) -> Releases:
+        """The releases and the switch."""
+        return Releases(self.layout, self.durable)
+
+    @property
+    def engines(self) -> Engines:
+        """The engines built here."""
+        return Engines(self.layout, self.durable)
+
+    @property
+    def audit(self) -> Audit:
+        """The audit log."""
+        return Audit(self.layout, self.durable)
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold the state lock within the block."""
+        return self.hold(self.layout)
+
+    def state(self) -> State:
+        """Return the state; DeployError `device.state` if it is damaged."""
+        return read_state(self.layout, self.durable.files)
+
+    def write_state(self, state: State) -> None:
+        """Make `state` the state; call only with the state lock held."""
+        write_state(self.layout, self.durable, state)
+
+    def point(self, release: str | None) -> None:
+        """Move the switch; None: nothing serves. Call only with the state lock held."""
+        if release is None:
+            self.durable.remove(self.layout.current)
+        else:
+            self.durable.link(self.layout.current, f"releases/{release}")

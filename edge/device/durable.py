@@ -1,0 +1,147 @@
+"""Every durable write of a device: a power cut leaves the old or the new, never something between them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from edge.device.disk import typed
+from edge.device.files import Files, RealFiles
+
+__all__ = ["Durable", "temporary"]
+
+
+def temporary(path: Path) -> Path:
+    """Return where the next content of `path` grows; nobody but `Durable` and garbage collection looks there."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+class Durable:
+    """Writes that are on the disk when they return; nothing is ever modified in place.
+
+    Two writers of one path must hold one lock: they share its temporary name.
+    """
+
+    def __init__(self, files: Files | None = None) -> None:
+        self.files: Files = RealFiles() if files is None else files
+
+    @typed
+    def put(self, path: Path, content: bytes, *, mode: int = 0o644) -> None:
+        """Make `content` the content of `path`.
+
+        Raises:
+            DeployError: `device.disk.*`; the old content is still there.
+        """
+        partial = temporary(path)
+        with self._no_rest(partial):
+            self.files.write(partial, content, mode=mode)
+            self.files.sync(partial)
+            self.files.rename(partial, path)
+        self.files.sync_dir(path.parent)
+
+    @typed
+    def link(self, path: Path, target: str) -> None:
+        """Make `path` a link that says `target`, in the place of the link that was there.
+
+        Raises:
+            DeployError: `device.disk.*`; the old link is still there.
+        """
+        partial = temporary(path)
+        with self._no_rest(partial):
+            if self.files.link_target(partial) is not None:
+                self.files.remove(partial)
+            self.files.symlink(partial, target)
+            self.files.rename(partial, path)
+        self.files.sync_dir(path.parent)
+
+    @typed
+    def adopt(self, partial: Path, path: Path) -> None:
+        """Give a finished file its name; its content is synced before.
+
+        Raises:
+            DeployError: `device.disk.*`; `path` is as it was.
+        """
+        self.files.sync(partial)
+        self._move(partial, path)
+
+    @typed
+    def adopt_tree(self, partial: Path, path: Path) -> None:
+        """Give a finished folder its name; all that is in it is synced before."""
+        self._sync_tree(partial)
+        self._move(partial, path)
+
+    @typed
+    def make_dirs(self, path: Path) -> None:
+        """Create a folder and the folders above it that are missing."""
+        if self.files.is_dir(path):
+            return
+        self.make_dirs(path.parent)
+        with contextlib.suppress(FileExistsError):
+            self.files.make_dir(path)
+        self.files.sync_dir(path.parent)
+
+    @typed
+    def remove(self, path: Path) -> None:
+        """Remove a file or a link; nothing happens if there is none."""
+        with contextlib.suppress(FileNotFoundError):
+            self.files.remove(path)
+        self.files.sync_dir(path.parent)
+
+    @typed
+    def remove_tree(self, path: Path) -> None:
+        """Remove a folder: it loses its name first, so that nobody ever sees half of it."""
+        grave = path if path.name.endswith(".tmp") else temporary(path)
+        if grave != path:
+            if self.files.is_dir(grave):
+                self._clear(grave)
+            self.files.rename(path, grave)
+            self.files.sync_dir(path.parent)
+        self._clear(grave)
+        self.files.sync_dir(path.parent)
+
+    @typed
+    def append_line(self, path: Path, line: bytes) -> None:
+        """Add one line; what a power cut left of the line before it does not swallow this one."""
+        length = self.files.length(path)
+        torn = bool(length) and self.files.read_at(path, (length or 1) - 1, 1) != b"\n"
+        self.files.append(path, (b"\n" if torn else b"") + line.rstrip(b"\n") + b"\n")
+        self.files.sync(path)
+        if length is None:
+            self.files.sync_dir(path.parent)
+
+    def _move(self, partial: Path, path: Path) -> None:
+        self.files.rename(partial, path)
+        self.files.sync_dir(path.parent)
+        if partial.parent != path.parent:
+            self.files.sync_dir(partial.parent)
+
+    def _sync_tree(self, folder: Path) -> None:
+        for name in self.files.names(folder):
+            path = folder / name
+            if self.files.link_target(path) is not None:
+                continue
+            if self.files.is_dir(path):
+                self._sync_tree(path)
+            else:
+                self.files.sync(path)
+        self.files.sync_dir(folder)
+
+    def _clear(self, folder: Path) -> None:
+        for name in self.files.names(folder):
+            path = folder / name
+            if self.files.link_target(path) is None and self.files.is_dir(path):
+                self._clear(path)
+            else:
+                self.files.remove(path)
+        self.files.remove_dir(folder)
+
+    @contextlib.contextmanager
+    def _no_rest(self, partial: Path) -> Iterator[None]:
+        """Take the temporary file away when the write fails; a full disk shall not be filled by what failed."""
+        try:
+            yield
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.files.remove(partial)
+            raise

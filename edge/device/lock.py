@@ -1,0 +1,114 @@
+"""The two locks of a device: one for a whole push, one for the moment in which the switch moves."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+from edge.device.disk import disk_error
+from edge.device.layout import Layout
+from edge.errors import DeployError
+
+__all__ = ["PushLock", "state_lock"]
+
+_STATE_DEADLINE_S = 10.0
+_RETRY_S = 0.02
+
+
+class PushLock:
+    """The lock of a push; the kernel gives it back when the process that holds it ends, however it ends."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._path = layout.push_lock
+
+    @contextlib.contextmanager
+    def acquire(self, who: str, why: str) -> Iterator[None]:
+        """Hold the lock within the block.
+
+        Raises:
+            DeployError: `lock.held`, at once, with the holder in its evidence.
+        """
+        with _opened(self._path) as descriptor:
+            if not _taken(descriptor):
+                raise _held(self._path, _holder(descriptor))
+            since = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+            _write(descriptor, {"who": who[:200], "why": why[:200], "since": since, "pid": os.getpid()})
+            try:
+                yield
+            finally:
+                os.ftruncate(descriptor, 0)
+
+    def holder(self) -> dict[str, object] | None:
+        """Return who, why, since and pid of the one who holds the lock; None if it is free."""
+        with _opened(self._path) as descriptor:
+            return None if _taken(descriptor) else _holder(descriptor)
+
+
+@contextlib.contextmanager
+def state_lock(layout: Layout) -> Iterator[None]:
+    """Hold the right to change `state.json`, `current`, `bad.json` and the counters within the block.
+
+    Raises:
+        DeployError: `lock.state`, if another process holds it for more than ten seconds; it is meant for milliseconds.
+    """
+    with _opened(layout.state_lock) as descriptor:
+        deadline = time.monotonic() + _STATE_DEADLINE_S
+        while not _taken(descriptor):
+            if time.monotonic() > deadline:
+                raise DeployError(
+                    "lock.state",
+                    f"{layout.state_lock}: held by another process for more than {_STATE_DEADLINE_S:.0f} s",
+                    hint="look for a process that hangs: fuser -v on that file",
+                )
+            time.sleep(_RETRY_S)
+        yield
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise disk_error(error) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _write(descriptor: int, values: dict[str, object]) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps(values).encode() + b"\n", 0)
+
+
+def _holder(descriptor: int) -> dict[str, object]:
+    try:
+        values = json.loads(os.pread(descriptor, 4096, 0))
+    except ValueError:  # it has the lock and has not yet written who it is
+        values = {}
+    return values if isinstance(values, dict) else {}
+
+
+def _held(path: Path, holder: dict[str, object]) -> DeployError:
+    who, why, since = (holder.get(key, "unknown") for key in ("who", "why", "since"))
+    return DeployError(
+        "lock.held",
+        f"{path}: held by {who} since {since} ({why})",
+        hint="wait until that push has ended; it gives the lock back when its connection ends",
+        evidence=holder,
+    )

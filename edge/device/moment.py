@@ -1,0 +1,28 @@
+"""One instant as a device knows it: a clock that may be wrong, and one that nobody sets."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+__all__ = ["Moment", "this_moment"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """`at` is RFC 3339 in UTC, for people; deadlines are counted with `boottime_ns`, which is good within `boot_id`."""
+
+    at: str
+    boottime_ns: int
+    boot_id: str
+
+
+def this_moment(boot_id_path: Path = Path("/proc/sys/kernel/random/boot_id")) -> Moment:
+    """Return now."""
+    return Moment(
+        at=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        boottime_ns=time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+        boot_id=boot_id_path.read_text(encoding="ascii").strip(),
+    )

@@ -1,0 +1,270 @@
+"""The switch: armed before it moves, moved before the restart, and proven or undone after it.
+
+arm ── switch_to ── (restart, trial) ──┬── commit
+                                       └── refuse ── roll_back
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from edge.device.bad import BadRelease, Verdict, forget_bad, mark_bad
+from edge.device.counters import Counters, raise_counters
+from edge.device.device import Device
+from edge.device.moment import Moment
+from edge.device.state import Phase, State
+from edge.errors import DeployError
+
+__all__ = ["MAX_ATTEMPTS", "MAX_ATTEMPTS_PER_BOOT", "Landing", "arm", "commit", "confirm", "refuse", "roll_back"]
+__all__ += ["count_attempt", "switch_to", "undo"]
+
+MAX_ATTEMPTS_PER_BOOT = 3
+MAX_ATTEMPTS = 6
+_LOOP_NS = 3_600_000_000_000  # a release that ran for an hour was in no loop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """Where a way back ended: the release that is current now (None: nothing serves), and whether it is on trial."""
+
+    release: str | None
+    is_on_trial: bool = False
+
+
+def arm(
+    device: Device,
+    release: str,
+    *,
+    moment: Moment,
+    confirm: bool = False,
+    baseline: Mapping[str, Any] | None = None,
+    seen: Counters | None = None,
+    by_force: bool = False,
+) -> State:
+    """Write down that `release` goes on trial, before the switch moves; `seen` is what its manifest raises.
+
+    Raises:
+        DeployError: `request.incomplete`, `lock.trial` while another release is on trial, `person.failed` unless
+            `by_force`, `device.*`.
+    """
+    with device.locked():
+        state = device.state()
+        _check_may_arm(device, release, state, by_force=by_force)
+        raise_counters(device.layout, device.durable, seen or Counters())
+        current = device.releases.current()
+        armed = State(
+            phase=Phase.TRIAL,
+            target=release,
+            fallback=state.fallback if current == release else current,
+            boot_id=moment.boot_id,
+            started_at=moment.at,
+            started_boottime_ns=moment.boottime_ns,
+            confirm=confirm,
+            baseline=dict(baseline or {}),
+            last=state.last,
+        )
+        device.write_state(armed)
+        return armed
+
+
+def switch_to(device: Device, release: str) -> None:
+    """Make the armed release current.
+
+    Raises:
+        DeployError: `request.not-armed`.
+    """
+    with device.locked():
+        _on_trial(device, release)
+        device.point(release)
+
+
+def confirm(device: Device, release: str) -> None:
+    """Note that a person confirms the release on trial; may be said twice.
+
+    Raises:
+        DeployError: `request.not-armed`.
+    """
+    with device.locked():
+        state = _on_trial(device, release)
+        if state.confirm:
+            device.write_state(replace(state, confirm=False))
+
+
+def commit(device: Device, *, moment: Moment) -> State:
+    """End the trial: the release is proven, what served before it becomes the fallback.
+
+    Raises:
+        DeployError: `request.not-armed`; `trial.unconfirmed` while a confirmation is awaited; `trial.refused`.
+    """
+    with device.locked():
+        state = _on_trial(device, device.releases.current() or "")
+        if state.confirm:
+            raise DeployError("trial.unconfirmed", f"release {state.target}: nobody has confirmed it yet")
+        if state.reason is not None:
+            raise DeployError("trial.refused", f"release {state.target}: refused already: {state.reason}")
+        release = state.target or ""
+        forget_bad(device.layout, device.durable, release)
+        last = _ending(state, "committed", None, moment)
+        proven = State(fallback=state.fallback, boot_id=moment.boot_id, started_at=moment.at, last=last)
+        device.write_state(proven)
+        return proven
+
+
+def refuse(device: Device, reason: str) -> None:
+    """Write down why the release on trial cannot stay; `roll_back` acts on it. The first reason stands.
+
+    Raises:
+        DeployError: `request.not-armed`.
+    """
+    with device.locked():
+        state = _on_trial(device, None)
+        if state.reason is None:
+            device.write_state(replace(state, reason=reason))
+
+
+def roll_back(
+    device: Device,
+    reason: str,
+    *,
+    moment: Moment,
+    is_valid: Callable[[str], bool] | None = None,
+    by_person: bool = False,
+) -> Landing:
+    """Go back to the fallback; with nothing to go back to, the current release may try again a few times.
+
+    A release on trial is marked bad, unless a person wants the way back. The caller restarts the service.
+
+    Raises:
+        DeployError: `person.failed`, when nothing is left that could be done alone; the state says so then.
+    """
+    with device.locked():
+        state = device.state()
+        if not by_person:
+            state = _counted(device, state, reason, moment)
+        elif state.phase is Phase.FAILED:
+            state = replace(state, phase=Phase.IDLE)
+        verdict = None if by_person else Verdict.BAD
+        return undo(
+            device, state, reason, moment=moment, is_valid=is_valid or device.releases.is_ready, verdict=verdict
+        )
+
+
+def undo(
+    device: Device,
+    state: State,
+    reason: str,
+    *,
+    moment: Moment,
+    is_valid: Callable[[str], bool],
+    verdict: Verdict | None,
+) -> Landing:
+    """Go back from what `state` says; call only with the state lock held.
+
+    The verdict is written first: a power cut between two of these steps is followed by the same way back.
+    """
+    current = device.releases.current()
+    leaving = state.target or current
+    if state.phase is Phase.TRIAL and state.reason is None:
+        state = replace(state, reason=reason)
+        device.write_state(state)
+    if state.phase is Phase.IDLE and state.fallback in (None, current) and current is not None and is_valid(current):
+        device.write_state(state)  # nothing better: it may try again, and the attempts are counted
+        return Landing(release=current)
+    if state.phase is Phase.TRIAL and state.fallback is None:
+        return _land(device, state, None, leaving, moment, verdict)
+    if state.fallback is not None and is_valid(state.fallback):
+        return _land(device, state, state.fallback, leaving, moment, verdict)
+    raise give_up(device, state, f"{reason}; no valid release to go back to", moment)
+
+
+def give_up(device: Device, state: State, reason: str, moment: Moment) -> DeployError:
+    """Write down that a person has to look, and return the error that says so."""
+    last = _ending(state, "failed", reason, moment)
+    device.write_state(replace(state, phase=Phase.FAILED, target=None, reason=reason, started_at=moment.at, last=last))
+    return _needs_person(reason)
+
+
+def _land(
+    device: Device, state: State, release: str | None, leaving: str | None, moment: Moment, verdict: Verdict | None
+) -> Landing:
+    device.point(release)
+    reason = state.reason or "asked for"
+    if verdict is not None and leaving is not None and leaving != release:
+        mark_bad(device.layout, device.durable, leaving, BadRelease(verdict=verdict, reason=reason, at=moment.at))
+    device.write_state(
+        State(
+            # What was left was proven once, unless it was on trial or has failed now: then there is no way back to it.
+            fallback=leaving if state.phase is Phase.IDLE and verdict is None else None,
+            attempts=state.attempts,
+            attempts_this_boot=state.attempts_this_boot,
+            boot_id=moment.boot_id,
+            started_at=moment.at,
+            started_boottime_ns=moment.boottime_ns,
+            last=_ending(state, "rolled-back", reason, moment, leaving),
+        )
+    )
+    return Landing(release=release)
+
+
+def _counted(device: Device, state: State, reason: str, moment: Moment) -> State:
+    if state.phase is Phase.FAILED:
+        raise _needs_person(state.reason or reason)
+    is_same_boot = state.boot_id == moment.boot_id
+    is_loop = not is_same_boot or moment.boottime_ns - state.started_boottime_ns < _LOOP_NS
+    before = state.attempts if is_loop else 0
+    before_this_boot = state.attempts_this_boot if is_same_boot and is_loop else 0
+    if before >= MAX_ATTEMPTS or before_this_boot >= MAX_ATTEMPTS_PER_BOOT:
+        raise give_up(device, state, f"{reason}; {before} ways back were tried before", moment)
+    return replace(
+        state,
+        attempts=before + 1,
+        attempts_this_boot=before_this_boot + 1,
+        boot_id=moment.boot_id,
+        started_boottime_ns=moment.boottime_ns if state.phase is Phase.IDLE else state.started_boottime_ns,
+    )
+
+
+def _check_may_arm(device: Device, release: str, state: State, *, by_force: bool) -> None:
+    if not device.releases.is_ready(release):
+        raise DeployError(
+            "request.incomplete", f"release {release}: its files or its engine are not here; push it again"
+        )
+    if state.phase is Phase.TRIAL and state.target != release:
+        raise DeployError("lock.trial", f"release {state.target} is on trial; wait for its verdict")
+    if state.phase is Phase.FAILED and not by_force:
+        raise _needs_person(state.reason or "unknown")
+
+
+def _on_trial(device: Device, release: str | None) -> State:
+    state = device.state()
+    if state.phase is not Phase.TRIAL or release not in (None, state.target):
+        on_trial = state.target or "no release"
+        raise DeployError("request.not-armed", f"expected release {release} on trial, got {on_trial}")
+    return state
+
+
+def _ending(
+    state: State, result: str, reason: str | None, moment: Moment, leaving: str | None = None
+) -> Mapping[str, Any]:
+    release = state.target or leaving
+    return {"release": release, "from": state.fallback, "result": result, "reason": reason, "at": moment.at}
+
+
+def _needs_person(reason: str) -> DeployError:
+    return DeployError(
+        "person.failed",
+        f"the device stopped trying: {reason}",
+        hint="push a release with --force, or rollback --to one that is kept",
+    )
+
+
+def count_attempt(device: Device, reason: str, *, moment: Moment) -> None:
+    """Count a way back that does not move the switch, such as a new engine for the same release.
+
+    Raises:
+        DeployError: `person.failed`, when there were too many; the state says so then.
+    """
+    with device.locked():
+        device.write_state(_counted(device, device.state(), reason, moment))

@@ -12,6 +12,7 @@ from typing import Any
 
 from edge.device.engines import Engines
 from edge.errors import DeployError
+from edge.version import __version__
 
 __all__ = ["BUILD", "GOLDEN", "PLAN", "EngineInputs", "EngineRecord", "engine_versions", "read_plan", "read_record"]
 
@@ -55,12 +56,13 @@ class EngineInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRecord:
-    """Of one engine: its inputs, its plan's SHA-256 and length, and how long the build took."""
+    """Of one engine: inputs, SHA-256 and length of its plan, how long the build took, which edge-deploy built it."""
 
     inputs: EngineInputs
     plan_sha256: str
     plan_bytes: int
     seconds: float
+    software: str = __version__
 
     def encode(self) -> bytes:
         """Return the content of `build.json`."""
@@ -137,6 +139,7 @@ def _record_from_json(values: Mapping[str, Any]) -> EngineRecord:
         plan_sha256=str(values["plan_sha256"]),
         plan_bytes=int(values["plan_bytes"]),
         seconds=float(values["seconds"]),
+        software=str(values["software"]),
     )
 
 

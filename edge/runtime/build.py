@@ -13,9 +13,9 @@ from edge.config.load import Pipeline
 from edge.engine.pipeline_model import detector_of, max_batch_of, read_model
 from edge.engine.select import make_engine
 from edge.media.select import make_source
-from edge.protocols import FrameSource
+from edge.protocols import Engine, FrameSource
 from edge.runtime.annotate import Annotator
-from edge.runtime.arithmetic import choose_arithmetic
+from edge.runtime.arithmetic import Arithmetic, choose_arithmetic
 from edge.runtime.batcher import Batcher
 from edge.runtime.board import StreamBoard
 from edge.runtime.counters import Counters
@@ -50,9 +50,7 @@ def build_parts(
     config = pipeline.config
     spec = read_model(pipeline)
     filters = _class_filters(pipeline, spec)
-    if deployed is not None:
-        require_same_inputs(deployed.inputs, pipeline, spec)
-    arithmetic = choose_arithmetic(pipeline, spec) if deployed is None else deployed.arithmetic
+    arithmetic = _arithmetic(pipeline, spec, deployed)
     engine = make_engine(
         spec,
         config.engine,
@@ -84,15 +82,26 @@ def build_parts(
             on_results=publish,
             on_canvas=None if annotator is None else annotator.write,
         ),
-        batcher=Batcher(
-            engine.canvases,
-            max_wait_s=config.batch.max_wait_ms / 1e3,
-            pad_value=spec.preprocess.pad_value,
-            on_drop=counters.dropped,
-        ),
+        batcher=_batcher(pipeline, engine, counters),
         counters=counters,
         publisher=publisher,
         board=board,
+    )
+
+
+def _arithmetic(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed | None) -> Arithmetic:
+    if deployed is None:
+        return choose_arithmetic(pipeline, spec)
+    require_same_inputs(deployed.inputs, pipeline, spec)
+    return deployed.arithmetic
+
+
+def _batcher(pipeline: Pipeline, engine: Engine, counters: Counters) -> Batcher:
+    return Batcher(
+        engine.canvases,
+        max_wait_s=pipeline.config.batch.max_wait_ms / 1e3,
+        pad_value=engine.preprocess.pad_value,
+        on_drop=counters.dropped,
     )
 
 

@@ -16,11 +16,14 @@ from edge.device.state import Phase, State
 from edge.device.switch import arm, count_attempt, roll_back, switch_to
 from edge.device.units import RUNTIME_UNIT, Units
 from edge.errors import DeployError
-from edge.runtime.soundness import is_sound, problem_of, put_aside
+from edge.runtime.soundness import is_sound, problem_of, put_aside, require_engine
+from edge.version import __version__
 
 __all__ = ["WayBack", "go_back", "go_to"]
 
 _log = logging.getLogger(__name__)
+_EX_CONFIG = 78
+_REBUILDS = 2  # in a row; what is still not well then is better left
 _REBUILT = ("device.engine.damaged", "device.engine.changed", "device.engine.missing")
 
 
@@ -46,7 +49,7 @@ def go_back(device: Device, units: Units, reason: str, *, moment: Moment | None 
     state, current = device.state(), device.releases.current()
     if state.phase is Phase.IDLE and not _has_failed(units):
         return WayBack(release=current, note="nothing has failed")
-    problem = None if current is None else problem_of(device, current)
+    problem = None if current is None else problem_of(device, current) or _outdated(device, units, current)
     if current is not None and problem is not None:
         _log.error("release cannot serve release=%s code=%s problem=%s", current, problem.code, problem.problem)
         put_aside(device, current, problem)
@@ -77,6 +80,21 @@ def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayB
     return WayBack(release=release, note="on trial: restart edge-runtime, then start edge-trial")
 
 
+def _outdated(device: Device, units: Units, current: str) -> DeployError | None:
+    """Return a problem if the service refuses its configuration since edge-deploy itself was replaced.
+
+    What an engine is built from is worked out by the software; only the service can see that it no longer fits.
+    """
+    record, _ = require_engine(device, current)
+    try:
+        refuses = units.state(RUNTIME_UNIT).exit_status == _EX_CONFIG
+    except DeployError:
+        refuses = False
+    if not refuses or record.software == __version__:
+        return None
+    return DeployError("device.engine.changed", f"the engine was built by edge-deploy {record.software}")
+
+
 def _has_failed(units: Units) -> bool:
     try:
         return units.is_failed(RUNTIME_UNIT)
@@ -86,8 +104,8 @@ def _has_failed(units: Units) -> bool:
 
 
 def _may_rebuild(device: Device, state: State, current: str, problem: DeployError) -> bool:
-    """Return whether a new engine may help: not on trial, where the fallback is at hand, and not twice in vain."""
-    if problem.code not in _REBUILT or state.phase is not Phase.IDLE:
+    """Return whether a new engine may help: not on trial, where the fallback is at hand, and not again and again."""
+    if problem.code not in _REBUILT or state.phase is not Phase.IDLE or state.attempts_this_boot >= _REBUILDS:
         return False
     try:
         result = json.loads(device.durable.files.read(device.layout.build_result))

@@ -80,7 +80,7 @@ def push(
     result = drive(
         chosen.targets,
         push_over_ssh(bundle, options),
-        order=chosen.order(in_waves=not is_plan, max_parallel=max_parallel),
+        order=chosen.order(in_waves=not is_plan and len(chosen.targets) > 1, max_parallel=max_parallel),
         is_json=as_json,
         rollout=None if is_plan else Rollout(release=manifest.release, channel=manifest.channel, is_resumed=resume),
     )

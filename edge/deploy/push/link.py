@@ -16,6 +16,7 @@ from edge.version import __version__
 __all__ = ["Interrupted", "Link", "OnProgress", "Progress", "is_lost"]
 
 SILENCE_S = 15.0  # the agent speaks every second while it works
+GREETING_S = 30.0  # jump hosts and security keys take their time
 PING_S = 5.0
 _STEP_S = 0.2
 _CHUNK_BYTES = 256 * 1024
@@ -58,7 +59,8 @@ class Link:
     def __init__(self, channel: Channel, stop: threading.Event) -> None:
         self._channel, self._stop = channel, stop
         self._number = 0
-        self._spoke_at = self._heard_at = time.monotonic()
+        self._spoke_at = time.monotonic()
+        self._heard_at = self._spoke_at + GREETING_S - SILENCE_S
         self.bytes_sent = 0
         try:
             self.hello = self._greet()
@@ -92,7 +94,7 @@ class Link:
             chunk = content.read(min(_CHUNK_BYTES, length - offset))
             if not chunk:
                 raise DeployError("bundle.file", f"{content.name}: it is shorter than the manifest says")
-            self._channel.send(Blob(chunk))
+            self._channel.send(Blob(chunk), timeout_s=SILENCE_S)
             self._spoke_at = time.monotonic()
             offset += len(chunk)
             self.bytes_sent += len(chunk)
@@ -123,7 +125,7 @@ class Link:
         self._send(Message(verb, {**values, "id": self._number}))
 
     def _send(self, message: Message) -> None:
-        self._channel.send(message)
+        self._channel.send(message, timeout_s=SILENCE_S)
         self._spoke_at = time.monotonic()
 
     def _next(self) -> Message | None:

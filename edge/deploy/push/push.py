@@ -176,7 +176,9 @@ class _Push:
         request = {"release": self._release, "confirm": self._options.confirm}
         with self._report.phase("switch"):
             self._is_switched = True
-            link.ask("switch", request, self._report.taker("switch"))
+            switched = link.ask("switch", request, self._report.taker("switch"))
+            if switched.get("note"):
+                self._report.note("switch", str(switched["note"]))
         if self._options.confirm:
             self.reach.close()  # what is to be confirmed is that the device can be reached anew
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
@@ -108,7 +109,8 @@ class Conversation:
 
     def err(self, error: DeployError) -> None:
         """End the request with an error."""
-        values = {"code": error.code, "problem": error.problem, "hint": error.hint, "evidence": error.evidence}
+        evidence = json.loads(json.dumps(error.evidence, default=str))
+        values = {"code": error.code, "problem": error.problem, "hint": error.hint, "evidence": evidence}
         self._send(Message("err", {"id": self._number, **values}))
 
     def progress(self, phase: str, done: float, total: float | None, note: str = "") -> None:
@@ -174,6 +176,10 @@ class Conversation:
             self._channel.send(message, timeout_s=self._silence_s)
         except DeployError as error:
             self._end(error)
+        except ValueError as error:
+            # More than a frame holds, such as the health of ten thousand streams: not an end of the conversation.
+            large = DeployError("device.answer", f"the answer is too large: {error}")
+            self._send(Message("err", {"id": self._number, "code": large.code, "problem": large.problem}))
 
     def _end(self, error: DeployError) -> None:
         self.is_gone = True

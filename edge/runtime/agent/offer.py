@@ -55,7 +55,8 @@ def put_manifest(session: Session, request: Request) -> Mapping[str, Any]:
     refusals = _refusals(session, offer, request)
     if [error.code for error in refusals] == ["preflight.space"]:
         # Only when nothing else stands against it, and never what serves or is the way back.
-        collect(session.device, now_s=datetime.now(timezone.utc).timestamp(), keep=(offer.manifest.release,))
+        now_s, keep = datetime.now(timezone.utc).timestamp(), (offer.manifest.release,)
+        session.talk.while_doing(lambda: collect(session.device, now_s=now_s, keep=keep), phase="clean", total_s=None)
         refusals = _refusals(session, offer, request)
     if refusals:
         raise refusals[0]

@@ -17,7 +17,7 @@ from edge.runtime.judge import Observation
 from edge.runtime.recover import recover_at_boot
 from edge.runtime.rollback import go_back, go_to
 from edge.runtime.trial import REFUSED, Trial, run_trial
-from tests.support.releases import attach_engine, make_device, put_on_trial, serving, stage
+from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
 from tests.support.units import FakeUnits
 
 S = 1_000_000_000
@@ -312,6 +312,18 @@ def test_f24_a_build_that_has_failed_is_not_asked_for_again(device):
     device.layout.build_result.write_text(json.dumps({"release": new, "ok": False, "code": "build.failed"}))
 
     assert go_back(device, failed_units(), "unit-failed").release == old
+
+
+def test_f24_an_engine_of_an_older_edge_deploy_that_the_service_refuses_is_built_anew_but_not_for_ever(device):
+    old = serving(device, sequence=1)
+    new = serving(device, sequence=2)
+    record = device.layout.engine(device.releases.engine_key(new)) / "build.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "software": "0.0.1"}))
+    units = failed_units()
+    units.states[RUNTIME_UNIT] = replace(FAILED, exit_status=78)
+
+    assert [go_back(device, units, "unit-failed").is_rebuild for _ in range(2)] == [True, True]
+    assert go_back(device, units, "unit-failed").release == old
 
 
 def test_f15_a_damaged_plan_is_put_aside_and_built_anew(device):

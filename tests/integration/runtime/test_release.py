@@ -17,8 +17,8 @@ from edge.runtime.engine_build import Builder, build_for_release
 from edge.runtime.rollback import go_back
 from tests.support.collector import Collector
 from tests.support.deployable import deployable
-from tests.support.mosquitto import Mosquitto
 from tests.support.device_releases import make_device, put_on_trial
+from tests.support.mosquitto import Mosquitto
 from tests.support.systemd import NotifySocket
 from tests.support.units import FakeUnits
 from tests.support.wait import wait_until

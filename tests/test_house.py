@@ -40,6 +40,7 @@ OWNERS = {
     "paho": "publish/mqtt/client.py",
     "pycocotools": ("evaluate/cocotools.py", TRAINING),
     "rich": "cli/",
+    "tomli": "config/toml.py",
     "torch": TRAINING,
     "yaml": "config/document.py",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import sys
@@ -10,7 +11,7 @@ from typing import NoReturn
 
 import click
 
-from edge.errors import ConfigError, EdgeError, MissingDependencyError, ModelError
+from edge.errors import ConfigError, DeployError, EdgeError, MissingDependencyError, ModelError
 
 __all__ = ["INTERRUPTED", "run_command", "tell"]
 
@@ -42,13 +43,19 @@ def _exit_code_of(command: click.Command, *, is_service: bool) -> int:
         tell("interrupted")
         return INTERRUPTED
     except EdgeError as error:
-        tell(f"error: {error}")
+        tell(f"error: {error}{_code_and_numbers(error)}")
         return _service_code(error) if is_service and "INVOCATION_ID" in os.environ else error.exit_code
     except Exception as error:  # the border: everything else is ours to mend
         if logging.getLogger("edge").isEnabledFor(logging.INFO):
             logging.getLogger(__name__).exception("internal error")
         tell(f"internal error: {type(error).__name__}: {error}; run again with -v and report it")
         return _INTERNAL_ERROR
+
+
+def _code_and_numbers(error: EdgeError) -> str:
+    if not isinstance(error, DeployError):
+        return ""
+    return f" ({error.code})" + (f"\n{json.dumps(error.evidence)}" if error.evidence else "")
 
 
 def tell(text: str) -> None:

@@ -23,6 +23,15 @@ _COMMANDS = {
     "table": LazyCommand(
         "edge.cli.commands.table", "table", "Calibration tables: show, lint, diff; TensorRT caches and Q/DQ in and out."
     ),
+    "bundle": LazyCommand("edge.cli.commands.bundle", "bundle", "A pipeline as a signed folder, ready to be pushed."),
+    "push": LazyCommand("edge.cli.commands.push", "push", "A release onto devices, judged there, undone if it is bad."),
+    "status": LazyCommand("edge.cli.commands.status", "status", "What devices run, and how they are."),
+    "rollback": LazyCommand("edge.cli.commands.rollback", "rollback", "Back to the release before, or to one by name."),
+    "confirm": LazyCommand("edge.cli.commands.confirm", "confirm", "Yes, the release on trial may stay."),
+    "logs": LazyCommand("edge.cli.commands.logs", "logs", "The last lines of a device's journal."),
+    "targets": LazyCommand(
+        "edge.cli.commands.targets", "targets", "The inventory: who there is, and how each is reached."
+    ),
     "listen": LazyCommand("edge.cli.commands.listen", "listen", "See what a subscriber sees; name missing messages."),
     "doctor": LazyCommand("edge.cli.commands.doctor", "doctor", "What this machine has, and what is missing."),
 }

@@ -1,33 +1,24 @@
-"""`edge-runtime`: the device's command."""
+"""`edge-runtime`: the device's command. What a push and the boot start needs no more than the standard library."""
 
 from __future__ import annotations
 
+import sys
 from typing import NoReturn
 
-import click
+from edge.runtime.entry import COMMANDS
+from edge.runtime.entry import main as run_light
 
-from edge.cli.border import run_command
-from edge.cli.lazy import LazyCommand, LazyGroup, verbosity_option
-from edge.version import __version__
-
-__all__ = ["edge_runtime", "main"]
-
-_COMMANDS = {
-    "run": LazyCommand("edge.cli.commands.run", "run", "Decode, infer and publish, until stopped."),
-    "bench": LazyCommand("edge.cli.commands.bench", "bench", "Frames per second, latency per stage, CPU per frame."),
-    "doctor": LazyCommand("edge.cli.commands.doctor", "doctor", "What this machine has, and what is missing."),
-}
-
-
-@click.group(cls=LazyGroup, lazy=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="edge-runtime")
-@verbosity_option
-def edge_runtime() -> None:
-    """Many cameras, one batch, detections over MQTT."""
+__all__ = ["main"]
 
 
 def main() -> NoReturn:
     """Run the command."""
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in COMMANDS:
+        sys.exit(run_light(arguments[0], arguments[1:]))
+    from edge.cli.border import run_command
+    from edge.cli.runtime_commands import edge_runtime
+
     run_command(edge_runtime, is_service=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import yaml
 
 from edge.errors import ConfigError
 
-__all__ = ["Document", "Location", "read_document"]
+__all__ = ["Document", "Location", "read_document", "yaml_text"]
 
 Location = tuple[str | int, ...]
 
@@ -66,6 +67,12 @@ def read_document(path: Path) -> Document:
         raise ConfigError(f"{path}: is empty", hint="see pipelines/reference.yaml")
     reader = _Reader(path)
     return Document(path=path, content=reader.plain(root, ()), lines=reader.lines)
+
+
+def yaml_text(content: Mapping[str, Any]) -> str:
+    """Return `content`, plain values as a document has them, as YAML that `read_document` reads back, keys in order."""
+    text: str = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True, width=120)
+    return text
 
 
 class _Reader:

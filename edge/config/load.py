@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-import re
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +10,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from edge.config.convert import convert, split_location
 from edge.config.document import Document, Location, read_document
 from edge.config.schema import MqttConfig, PipelineConfig, StreamConfig
-from edge.config.uris import local_path
+from edge.config.uris import is_fixed, local_path
 from edge.errors import ConfigError
 
 __all__ = ["Pipeline", "load_pipeline", "mqtt_from_options"]
 
+_REFERENCE = "pipelines/reference.yaml"
 _MAY_BE_FILES = ("http", "https")
 _LIVE_SCHEMES = ("rtsp", "rtsps", "http", "https", "v4l2", "csi", "test")
 
@@ -39,19 +40,26 @@ class Pipeline:
         return self.document.error(location, problem)
 
     def resolve(self, text: str) -> Path:
-        """Return a path that the file names: relative ones start at the file's own folder."""
-        return (self.path.parent / Path(text).expanduser()).resolve()
+        """Return a path that the file names: relative ones start at the file's own folder.
+
+        Links are left alone: a release's `model.onnx` is a link to a file whose name says nothing.
+        """
+        return Path(os.path.abspath(self.path.parent / Path(text).expanduser()))
 
 
-def load_pipeline(path: Path) -> Pipeline:
+def load_pipeline(path: Path, *, is_for_here: bool = True) -> Pipeline:
     """Return the pipeline in `path`.
+
+    Args:
+        path: the file.
+        is_for_here: it is to run on this machine; otherwise clips that it names by their whole path need not exist.
 
     Raises:
         ConfigError: naming file, line and key, if it cannot be used as written.
     """
     document = read_document(path)
-    pipeline = Pipeline(config=_convert(document), document=document)
-    for location, problem in _contradictions(pipeline):
+    pipeline = Pipeline(config=convert(document, PipelineConfig, see=_REFERENCE), document=document)
+    for location, problem in _contradictions(pipeline, is_for_here=is_for_here):
         raise document.error(location, problem)
     return pipeline
 
@@ -65,63 +73,11 @@ def mqtt_from_options(given: Mapping[str, object]) -> MqttConfig:
     try:
         return msgspec.convert({key: value for key, value in given.items() if value is not None}, MqttConfig)
     except msgspec.ValidationError as error:
-        text, location = _split_location(str(error))
+        text, location = split_location(str(error))
         raise ConfigError(f"--{'.'.join(map(str, location))}: {text[:1].lower()}{text[1:]}") from None
 
 
-def _convert(document: Document) -> PipelineConfig:
-    try:
-        return msgspec.convert(document.content, PipelineConfig, strict=True)
-    except msgspec.ValidationError as error:
-        text, location = _split_location(str(error))
-        unknown = re.search(r"unknown field `(.*)`", text)
-        if unknown is None:
-            raise document.error(location, _in_our_words(text, document, location)) from None
-        key = unknown.group(1)
-        raise document.error((*location, key), _unknown_key(key)) from None
-
-
-def _split_location(message: str) -> tuple[str, Location]:
-    # msgspec ends a message with " - at `$.streams[1].id`".
-    text, _, place = message.partition(" - at `$")
-    steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]", place)
-    return text, tuple(int(index) if index else name for name, index in steps)
-
-
-def _in_our_words(text: str, document: Document, location: Location) -> str:
-    missing = re.search(r"missing required field `(.*)`", text)
-    if missing is not None:
-        return f"{missing.group(1)!r} is missing; it has no default, add it"
-    got = f"got {document.at(location)!r}"
-    if "matching regex" in text and location[-1] == "host":
-        return f"{got}, expected a host name or an address alone; a port goes to mqtt.port, a scheme nowhere"
-    if "matching regex" in text:
-        return f"{got}, expected 1 to 32 of a-z, 0-9 and '-' (a topic level and a file name); rename it"
-    if "invalid enum value" in text.lower():
-        return f"{got}, expected one of {', '.join(map(str, _choices(str(location[-1]))))}"
-    expected = re.match(r"Expected (.*?)(, got .*)?$", text)
-    if expected is not None:
-        return f"{got}, expected {expected.group(1).replace('`', '')}; see pipelines/reference.yaml"
-    return f"{got}: {text}; see pipelines/reference.yaml"
-
-
-def _choices(key: str) -> list[object]:
-    parts = [part.get("properties", {}).get(key, {}) for part in msgspec.json.schema(PipelineConfig)["$defs"].values()]
-    listed = [choice.get("enum", ()) for part in parts for choice in (part, *part.get("anyOf", ()))]
-    return [value for values in listed for value in values]
-
-
-def _unknown_key(key: str) -> str:
-    near = difflib.get_close_matches(key, _all_keys(PipelineConfig), n=1)
-    return f"unknown key; {'did you mean ' + repr(near[0]) if near else 'see pipelines/reference.yaml for all keys'}"
-
-
-def _all_keys(struct: type[msgspec.Struct]) -> list[str]:
-    schema = msgspec.json.schema(struct)
-    return sorted({key for part in schema["$defs"].values() for key in part.get("properties", {})})
-
-
-def _contradictions(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
+def _contradictions(pipeline: Pipeline, *, is_for_here: bool) -> Iterator[tuple[Location, str]]:
     config = pipeline.config
     yield from _missing_files(pipeline)
     if config.mqtt is None and config.publish.jsonl is None:
@@ -132,7 +88,9 @@ def _contradictions(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
             first = seen[stream.id]
             yield ("streams", index, "id"), f"{stream.id!r} is already streams[{first}]; give each stream its own id"
         seen[stream.id] = index
-        yield from _stream_contradictions(pipeline, index, stream)
+        yield from _stream_contradictions(
+            pipeline, index, stream, may_be_absent=not is_for_here and is_fixed(stream.uri)
+        )
 
 
 def _missing_files(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
@@ -142,12 +100,14 @@ def _missing_files(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
             yield ("model", key), f"no such file: {pipeline.resolve(text)}; paths start at the pipeline file's folder"
 
 
-def _stream_contradictions(pipeline: Pipeline, index: int, stream: StreamConfig) -> Iterator[tuple[Location, str]]:
+def _stream_contradictions(
+    pipeline: Pipeline, index: int, stream: StreamConfig, *, may_be_absent: bool
+) -> Iterator[tuple[Location, str]]:
     here = ("streams", index, "uri")
     try:
         path = local_path(stream.uri, pipeline.path.parent)
         if path is not None:
-            if not path.is_file():
+            if not path.is_file() and not may_be_absent:
                 yield here, f"no such file: {path}; paths start at the file's folder"
             return
         address = urlsplit(stream.uri)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote
 
-__all__ = ["local_path"]
+__all__ = ["is_fixed", "local_path"]
 
 _HERE = ("", "localhost")
 
@@ -36,6 +36,17 @@ def local_path(uri: str, base_dir: Path) -> Path | None:
         _require_usable(name, uri)
     candidates = [path for name in names for path in (base_dir / name, base_dir / _at_home(name))]
     return next((path for path in candidates if _exists(path)), candidates[-1]).absolute()
+
+
+def is_fixed(uri: str) -> bool:
+    """Return whether a stream's `uri` means the same on every machine: it is no file, or a file by its whole path."""
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        return uri.startswith("/")
+    if scheme.lower() != "file":
+        return True
+    host, slash, _ = rest.partition("/")
+    return host.lower() in _HERE and bool(slash)
 
 
 def _require_usable(name: str, uri: str) -> None:

@@ -113,7 +113,7 @@ def evaluate_model(options: EvaluationOptions, *, on_image: Callable[[int, int],
     labels = open_labels(options.labels, spec.labels)
     arithmetic = choose_arithmetic(spec, precision=options.precision, table=options.table)
     engine = make_engine(
-        spec, EngineConfig(), precision=arithmetic.precision, max_batch=_BATCH, quantized=arithmetic.model
+        spec, EngineConfig(), precision=arithmetic.precision, max_batch=_BATCH, content=arithmetic.model
     )
     source = StillSource(StreamId("images"), paths, preprocess=spec.preprocess)
     accumulator, started = Accumulator(), time.monotonic()

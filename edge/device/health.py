@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Health", "StreamHealth", "decode_health", "encode_health"]
+__all__ = ["Health", "StreamHealth", "decode_health", "encode_health", "read_health", "write_health"]
+
+_MAX_BYTES = 4 << 20  # ten thousand streams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,5 +65,26 @@ def decode_health(content: bytes) -> Health:
         values: dict[str, Any] = json.loads(content)
         streams = {name: StreamHealth(**one) for name, one in values.pop("streams").items()}
         return Health(**values, streams=streams)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise ValueError(f"not a health file: {error}") from error
+
+
+def write_health(path: Path, health: Health) -> None:
+    """Replace the file: a reader sees the old content or the new one. It lies in memory and need not survive anything.
+
+    Raises:
+        OSError: if its folder is not there or cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.part")
+    partial.write_bytes(encode_health(health))
+    partial.chmod(0o644)  # the service's umask is 0077; who may come near is the folder's matter
+    partial.replace(path)
+
+
+def read_health(path: Path) -> Health | None:
+    """Return what the file says; None if it is not there, cannot be read or is no health file."""
+    try:
+        with open(path, "rb") as file:
+            return decode_health(file.read(_MAX_BYTES))
+    except (OSError, ValueError):
+        return None

@@ -28,6 +28,7 @@ class DeviceSettings:
         reserve_bytes, reserve_share: what stays free on the disk: the larger of the two.
         reserve_memory_bytes: what stays free in memory while an engine is built.
         build_deadline_s, golden_deadline_s: how long the steps may take.
+        allow_unproven: take releases without golden frames as well.
         keep_releases: names of releases that garbage collection leaves alone.
     """
 
@@ -38,6 +39,7 @@ class DeviceSettings:
     reserve_memory_bytes: int = 256 * 1024**2
     build_deadline_s: int = 2700
     golden_deadline_s: int = 120
+    allow_unproven: bool = False
     keep_releases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -54,6 +56,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "compatible": (list,),
     "keep_releases": (list,),
     "reserve_share": (float, int),
+    "allow_unproven": (bool,),
 }
 
 
@@ -101,7 +104,8 @@ def _pair(line: str, where: str) -> tuple[str, Any]:
     if key not in known:
         raise _wrong(where, f"unknown key {key!r}; known: {', '.join(known)}")
     value = _value(text, where)
-    if not isinstance(value, _KINDS.get(key, (int,))) or isinstance(value, bool):
+    kinds = _KINDS.get(key, (int,))
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise _wrong(where, f"{key}: got {text[:80]}")
     if isinstance(value, list) and not all(isinstance(one, str) for one in value):
         raise _wrong(where, f"{key}: expected a list of texts, got {text[:80]}")

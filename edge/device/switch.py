@@ -18,7 +18,7 @@ from edge.device.state import Phase, State
 from edge.errors import DeployError
 
 __all__ = ["MAX_ATTEMPTS", "MAX_ATTEMPTS_PER_BOOT", "Landing", "arm", "commit", "confirm", "refuse", "roll_back"]
-__all__ += ["switch_to", "undo"]
+__all__ += ["count_attempt", "switch_to", "undo"]
 
 MAX_ATTEMPTS_PER_BOOT = 3
 MAX_ATTEMPTS = 6
@@ -270,3 +270,13 @@ def _needs_person(reason: str) -> DeployError:
         f"the device stopped trying: {reason}",
         hint="push a release with --force, or rollback --to one that is kept",
     )
+
+
+def count_attempt(device: Device, reason: str, *, moment: Moment) -> None:
+    """Count a way back that does not move the switch, such as a new engine for the same release.
+
+    Raises:
+        DeployError: `person.failed`, when there were too many; the state says so then.
+    """
+    with device.locked():
+        device.write_state(_counted(device, device.state(), reason, moment))

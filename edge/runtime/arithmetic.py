@@ -10,9 +10,9 @@ from edge.config.load import Pipeline
 from edge.errors import CalibrationError
 from edge.types import ModelSpec, Precision
 
-__all__ = ["Arithmetic", "choose_arithmetic"]
+__all__ = ["CALIBRATION_DIGITS", "Arithmetic", "choose_arithmetic"]
 
-_DIGEST_SHOWN = 8  # in every message: enough to tell the tables of a fleet apart
+CALIBRATION_DIGITS = 8  # in every message: enough to tell the tables of a fleet apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,5 +60,5 @@ def _by_table(pipeline: Pipeline, spec: ModelSpec, calibration: str) -> Arithmet
     return Arithmetic(
         precision=Precision.INT8,
         model=quantized_model(table, spec).model,
-        calibration=hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGEST_SHOWN],
+        calibration=hashlib.sha256(path.read_bytes()).hexdigest()[:CALIBRATION_DIGITS],
     )

@@ -10,33 +10,37 @@ from numpy.typing import NDArray
 
 from edge.config.credentials import Credential, read_credential
 from edge.config.load import Pipeline
-from edge.config.uris import local_path
+from edge.engine.pipeline_model import detector_of, max_batch_of, read_model
 from edge.engine.select import make_engine
 from edge.media.select import make_source
-from edge.model.inspect import ModelOverrides, inspect_model
-from edge.protocols import FrameSource
+from edge.protocols import Engine, FrameSource
 from edge.runtime.annotate import Annotator
-from edge.runtime.arithmetic import choose_arithmetic
+from edge.runtime.arithmetic import Arithmetic, choose_arithmetic
 from edge.runtime.batcher import Batcher
 from edge.runtime.board import StreamBoard
 from edge.runtime.counters import Counters
+from edge.runtime.deployed import Deployed
+from edge.runtime.engine_inputs import require_same_inputs
 from edge.runtime.loop import Inference
 from edge.runtime.outlet import birth_message, make_frame_publisher, make_publisher
 from edge.runtime.service import Parts
-from edge.types import FrameResult, HeadFamily, ImageSize, ModelSpec, Precision, StreamId
-from edge.vision.detect import Detector
-from edge.vision.heads import Head
+from edge.types import FrameResult, ModelSpec, Precision, StreamId
 
-__all__ = ["build_parts", "read_model"]
-
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+__all__ = ["build_parts"]
 
 
-def build_parts(pipeline: Pipeline, *, annotate_dir: Path | None = None, annotate_every_s: float = 1.0) -> Parts:
+def build_parts(
+    pipeline: Pipeline,
+    *,
+    deployed: Deployed | None = None,
+    annotate_dir: Path | None = None,
+    annotate_every_s: float = 1.0,
+) -> Parts:
     """Return the parts of `pipeline`, ready to run.
 
     Args:
         pipeline: the file.
+        deployed: of a release, what is run of it; None: what the pipeline says is prepared here and now.
         annotate_dir: folder for frames with boxes drawn in; None: none are written.
         annotate_every_s: seconds of video between two of them, per stream.
 
@@ -46,15 +50,15 @@ def build_parts(pipeline: Pipeline, *, annotate_dir: Path | None = None, annotat
     config = pipeline.config
     spec = read_model(pipeline)
     filters = _class_filters(pipeline, spec)
-    arithmetic = choose_arithmetic(pipeline, spec)
+    arithmetic = _arithmetic(pipeline, spec, deployed)
     engine = make_engine(
         spec,
         config.engine,
         precision=Precision(config.model.precision),
-        max_batch=_max_batch(pipeline),
-        quantized=arithmetic.model,
+        max_batch=max_batch_of(pipeline),
+        content=arithmetic.model,
     )
-    info = birth_message(pipeline, spec, arithmetic)
+    info = birth_message(pipeline, spec, arithmetic, deployed)
     publisher = make_publisher(pipeline, info)
     frame_publisher = make_frame_publisher(pipeline, publisher, info)
 
@@ -73,46 +77,32 @@ def build_parts(pipeline: Pipeline, *, annotate_dir: Path | None = None, annotat
         sources=_sources(pipeline, spec, board),
         inference=Inference(
             engine=engine,
-            detector=_detector(pipeline, spec),
+            detector=detector_of(pipeline, spec),
             class_filter=filters,
             on_results=publish,
             on_canvas=None if annotator is None else annotator.write,
         ),
-        batcher=Batcher(
-            engine.canvases,
-            max_wait_s=config.batch.max_wait_ms / 1e3,
-            pad_value=spec.preprocess.pad_value,
-            on_drop=counters.dropped,
-        ),
+        batcher=_batcher(pipeline, engine, counters),
         counters=counters,
         publisher=publisher,
         board=board,
     )
 
 
-def read_model(pipeline: Pipeline) -> ModelSpec:
-    """Return what the pipeline's model file is, as far as the pipeline does not say otherwise.
+def _arithmetic(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed | None) -> Arithmetic:
+    if deployed is None:
+        return choose_arithmetic(pipeline, spec)
+    require_same_inputs(deployed.inputs, pipeline, spec)
+    return deployed.arithmetic
 
-    Raises:
-        ModelError: if it is damaged, unknown, or contradicts the pipeline.
-    """
-    model = pipeline.config.model
-    overrides = ModelOverrides(
-        family=None if model.family is None else HeadFamily(model.family),
-        labels=None if model.labels is None else tuple(model.labels),
-        input_size=None
-        if model.input_size is None
-        else ImageSize(width=model.input_size[0], height=model.input_size[1]),
+
+def _batcher(pipeline: Pipeline, engine: Engine, counters: Counters) -> Batcher:
+    return Batcher(
+        engine.canvases,
+        max_wait_s=pipeline.config.batch.max_wait_ms / 1e3,
+        pad_value=engine.preprocess.pad_value,
+        on_drop=counters.dropped,
     )
-    return inspect_model(pipeline.resolve(model.onnx), overrides=overrides)
-
-
-def _max_batch(pipeline: Pipeline) -> int:
-    # A live stream never has more than its newest frame to infer; a file always has a next one.
-    streams, most = pipeline.config.streams, pipeline.config.batch.max_frames
-    folder = pipeline.path.parent
-    has_waiting = any(not stream.realtime and local_path(stream.uri, folder) is not None for stream in streams)
-    return most if has_waiting else min(most, len(streams))
 
 
 def _class_filters(pipeline: Pipeline, spec: ModelSpec) -> dict[StreamId, NDArray[np.int32]]:
@@ -126,16 +116,6 @@ def _class_filters(pipeline: Pipeline, spec: ModelSpec) -> dict[StreamId, NDArra
         if stream.classes is not None:
             filters[StreamId(stream.id)] = np.array([spec.labels.index(label) for label in stream.classes], np.int32)
     return filters
-
-
-def _detector(pipeline: Pipeline, spec: ModelSpec) -> Detector:
-    model = pipeline.config.model
-    return Detector(
-        head=Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides),
-        score_threshold=model.score_threshold,
-        iou_threshold=model.iou_threshold,
-        max_detections=model.max_detections,
-    )
 
 
 def _sources(pipeline: Pipeline, spec: ModelSpec, board: StreamBoard) -> Sequence[FrameSource]:

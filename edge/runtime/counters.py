@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from edge.types import DropReason, FrameResult, SourceCounts, StreamId
 
-__all__ = ["Counters", "Histogram", "StreamCounts", "StreamReport", "report_stream"]
+__all__ = ["Counters", "Histogram", "RecentTimes", "StreamCounts", "StreamReport", "report_stream"]
 
+_RECENT_FRAMES = 512
 _BUCKETS_PER_OCTAVE = 16  # 4.4 % wide: finer than anybody reads a latency
 
 
@@ -67,6 +68,14 @@ class StreamCounts:
     fps: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentTimes:
+    """95th percentiles over the last 512 frames: inference, and reading to published; None: no frames yet."""
+
+    infer_p95_ms: float | None = None
+    age_p95_ms: float | None = None
+
+
 class Counters:
     """Counts of all streams together; thread-safe."""
 
@@ -75,6 +84,8 @@ class Counters:
         self._streams: dict[StreamId, _Stream] = {}
         self._stages = {name: Histogram() for name in ("decode", "batch_wait", "infer", "post", "total")}
         self._batch_sizes: Counter[int] = Counter()
+        self._recent_infer_ns: deque[int] = deque(maxlen=_RECENT_FRAMES)
+        self._recent_age_ns: deque[int] = deque(maxlen=_RECENT_FRAMES)
 
     def dropped(self, stream: StreamId, reason: DropReason) -> None:
         """Count a frame that was read and let go."""
@@ -92,6 +103,11 @@ class Counters:
         """Return the percentiles of each stage in milliseconds."""
         with self._lock:
             return {name: histogram.as_json() for name, histogram in self._stages.items()}
+
+    def recent(self) -> RecentTimes:
+        """Return how long the last frames took: what a run was like hours ago is no news."""
+        with self._lock:
+            return RecentTimes(infer_p95_ms=_p95_ms(self._recent_infer_ns), age_p95_ms=_p95_ms(self._recent_age_ns))
 
     def batch_sizes(self) -> dict[int, int]:
         """Return how many batches had each size."""
@@ -120,6 +136,14 @@ class Counters:
         parts = (times.decode_ns, times.batch_wait_ns, times.infer_ns, times.post_ns)
         for name, duration_ns in zip(self._stages, (*parts, sum(parts)), strict=True):
             self._stages[name].record(duration_ns)
+        self._recent_infer_ns.append(times.infer_ns)
+        self._recent_age_ns.append(sum(parts))
+
+
+def _p95_ms(durations_ns: Collection[int]) -> float | None:
+    if not durations_ns:
+        return None
+    return sorted(durations_ns)[math.ceil(0.95 * len(durations_ns)) - 1] / 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

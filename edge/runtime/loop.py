@@ -44,6 +44,7 @@ class InferenceLoop:
         self._thread = threading.Thread(target=self._run, name="infer", daemon=True)
         self._begun: list[Batch] = []
         self.error: BaseException | None = None
+        self.turns = 0  # grows as long as the loop is not stuck, also while there is nothing to infer
 
     def start(self) -> None:
         """Begin."""
@@ -65,6 +66,7 @@ class InferenceLoop:
         try:
             while running is not None or not self._draining.is_set() or self._has_more():
                 running = self._turn(running)
+                self.turns += 1
         except BaseException as error:  # the border of this thread: recorded here, raised again by the service
             self.error = error
             self._count_failed()

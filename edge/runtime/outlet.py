@@ -20,11 +20,13 @@ from edge.publish.mqtt.publisher import MqttPublisher
 from edge.publish.numbering import Numbering, raise_epoch
 from edge.publish.selection import Selection
 from edge.runtime.arithmetic import Arithmetic
+from edge.runtime.deployed import Deployed
 from edge.types import ModelSpec
 from edge.version import __version__
 
 __all__ = ["birth_message", "device_name", "make_frame_publisher", "make_publisher"]
 
+_KEY_SHOWN = 8  # as of a calibration: enough to tell the engines of a fleet apart
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -68,15 +70,24 @@ def make_frame_publisher(pipeline: Pipeline, publisher: Publisher, info: InfoMes
     )
 
 
-def birth_message(pipeline: Pipeline, spec: ModelSpec, arithmetic: Arithmetic) -> InfoMessage:
+def birth_message(
+    pipeline: Pipeline, spec: ModelSpec, arithmetic: Arithmetic, deployed: Deployed | None = None
+) -> InfoMessage:
     """Return what is said of this start; it raises the device's epoch."""
     config = pipeline.config
+    device = config.device if config.device is not None or deployed is None else deployed.device
     return InfoMessage(
-        device=device_name(config.device),
+        device=device_name(device),
         software=f"edge-deploy {__version__}",
         epoch=raise_epoch(_state_dir(pipeline)),
         started_at=rfc3339_from_ns(time.time_ns()),
-        model=ModelInfo(name=spec.name, calibration=arithmetic.calibration, precision=arithmetic.precision.value),
+        model=ModelInfo(
+            name=spec.name if deployed is None else deployed.model_name,
+            release=None if deployed is None else deployed.release,
+            engine=None if deployed is None else deployed.engine_key[:_KEY_SHOWN],
+            calibration=arithmetic.calibration,
+            precision=arithmetic.precision.value,
+        ),
         labels=list(spec.labels),
         streams=[stream.id for stream in config.streams],
         boot_id=_BOOT_ID.read_text().strip() if _BOOT_ID.exists() else None,

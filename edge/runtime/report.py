@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge.media.camera import StreamStatus
-from edge.runtime.counters import StreamReport
+from edge.runtime.counters import RecentTimes, StreamReport
 from edge.types import Precision, StreamId, StreamState
 
 __all__ = ["RunReport", "RunTimes"]
@@ -24,7 +24,7 @@ class RunTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """A snapshot, or the final account, of a running pipeline."""
+    """A snapshot, or the final account, of a running pipeline; `turns` of the inference loop show that it is alive."""
 
     name: str
     engine: str
@@ -35,12 +35,19 @@ class RunReport:
     stages_ms: Mapping[str, Mapping[str, float]]
     batch_sizes: Mapping[int, int]
     published: Mapping[str, Mapping[str, int]]
+    recent: RecentTimes
+    turns: int
     is_final: bool
 
     @property
     def inferred(self) -> int:
         """Frames inferred, all streams together."""
         return sum(stream.inferred for stream in self.streams)
+
+    @property
+    def batches(self) -> int:
+        """Batches inferred."""
+        return sum(self.batch_sizes.values())
 
     @property
     def is_balanced(self) -> bool:

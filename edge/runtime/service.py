@@ -45,10 +45,11 @@ class Parts:
 
 
 class Service:
-    """Runs a pipeline once."""
+    """Runs a pipeline once; `on_stop` is called when it begins to end."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, *, on_stop: Callable[[], None] = lambda: None) -> None:
         self._parts = parts
+        self._on_stop = on_stop
         self._pullers = [Puller(source, parts.batcher, parts.counters) for source in parts.sources]
         self._loop = InferenceLoop(parts.inference, parts.batcher, parts.counters)
         self._started_at_ns = 0
@@ -63,8 +64,11 @@ class Service:
         *,
         duration_s: float | None = None,
         on_tick: Callable[[RunReport], None] | None = None,
+        tick_s: float = _TICK_S,
     ) -> RunReport:
         """Run until `stop` is set, `duration_s` is over or every stream has ended; return the final account.
+
+        `on_tick` is called about every `tick_s` seconds with an account so far, by the calling thread.
 
         Raises:
             EngineError: if the engine failed; everything is closed then as well.
@@ -77,19 +81,16 @@ class Service:
             self._loop.start()
             for puller in self._pullers:
                 puller.start()
-            self._watch(stop, duration_s, on_tick)
+            self._watch(stop, duration_s, _Ticker(on_tick, tick_s))
         if self._loop.error is not None:
             raise self._loop.error
         return self._report(self._times_at_end, is_final=True)
 
-    def _watch(
-        self, stop: threading.Event, duration_s: float | None, on_tick: Callable[[RunReport], None] | None
-    ) -> None:
+    def _watch(self, stop: threading.Event, duration_s: float | None, ticker: _Ticker) -> None:
         deadline_ns = None if duration_s is None else self._started_at_ns + round(duration_s * 1e9)
-        while self._loop.is_alive and not stop.wait(_TICK_S):
+        while self._loop.is_alive and not stop.wait(min(_TICK_S, ticker.every_s)):
             self._announce_failures()
-            if on_tick is not None:
-                on_tick(self._report(self._times(), is_final=False))
+            ticker.tick(lambda: self._report(self._times(), is_final=False))
             if not any(puller.is_alive for puller in self._pullers):
                 _log.info("all streams have ended")
                 return
@@ -100,6 +101,7 @@ class Service:
                 return
 
     def _drain(self) -> None:
+        self._on_stop()
         self._announce_failures()
         self._statuses_at_end = self._parts.board.statuses()
         # Order matters: first nothing new comes, then what is in the batches is inferred, then it is published.
@@ -151,8 +153,24 @@ class Service:
             stages_ms=parts.counters.stage_json(),
             batch_sizes=parts.counters.batch_sizes(),
             published=parts.publisher.by_output(),
+            recent=parts.counters.recent(),
+            turns=self._loop.turns,
             is_final=is_final,
         )
+
+
+class _Ticker:
+    """Calls somebody at most every `every_s` seconds; an account costs too much to be made for nobody."""
+
+    def __init__(self, on_tick: Callable[[RunReport], None] | None, every_s: float) -> None:
+        self.every_s = every_s
+        self._on_tick = on_tick
+        self._due_s = 0.0
+
+    def tick(self, report: Callable[[], RunReport]) -> None:
+        if self._on_tick is not None and time.monotonic() >= self._due_s:
+            self._due_s = time.monotonic() + self.every_s
+            self._on_tick(report())
 
 
 def _peak_memory_bytes() -> int:

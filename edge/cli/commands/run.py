@@ -29,9 +29,13 @@ _UNREACHABLE = 3
 Examples:
   edge-runtime run --pipeline pipelines/gates.yaml
   edge-runtime run --pipeline gates.yaml --duration 60 --stats stats.json
-  edge-runtime run --pipeline gates.yaml --duration 20 --annotate look/"""
+  edge-runtime run --pipeline gates.yaml --duration 20 --annotate look/
+  edge-runtime run --release /var/lib/edge-deploy/current"""
 )
-@click.option("--pipeline", "path", type=click.Path(path_type=Path), required=True, help="The pipeline file.")
+@click.option("--pipeline", "path", type=click.Path(path_type=Path), help="The pipeline file.")
+@click.option(
+    "--release", "release_dir", type=click.Path(path_type=Path), metavar="DIR", help="A release on this device."
+)
 @click.option("--duration", "duration_s", type=SECONDS, metavar="S", help="Stop after S seconds.")
 @click.option(
     "--stats",
@@ -46,29 +50,45 @@ Examples:
 @click.option(
     "--annotate-every", type=SECONDS, default=1.0, show_default=True, metavar="S", help="Seconds of video between them."
 )
+@click.option(
+    "--health",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write how it stands once a second; under systemd into its RuntimeDirectory by itself.",
+)
 @verbosity_option
 def run(
-    path: Path, duration_s: float | None, stats_path: Path | None, annotate_dir: Path | None, annotate_every: float
+    path: Path | None,
+    release_dir: Path | None,
+    duration_s: float | None,
+    stats_path: Path | None,
+    annotate_dir: Path | None,
+    annotate_every: float,
+    health: Path | None,
 ) -> int:
     """Decode all streams, infer in batches, publish; until SIGTERM, Ctrl-C or the end of all files.
 
     What is in flight is inferred and published before it ends. Exits with 3 when a stream was down at
-    the end, or an output has delivered nothing.
+    the end, or an output has delivered nothing; as a service that is told to stop, with 0.
     """
-    from edge.config.load import load_pipeline
-    from edge.runtime.build import build_parts
-    from edge.runtime.service import Service
+    from edge.runtime.serve import Serving, open_serving, serve
 
-    pipeline = load_pipeline(path)
+    if (path is None) == (release_dir is None):
+        raise click.UsageError("give --pipeline FILE or --release DIR")
     write_stats = _stats_writer(stats_path)
     with stop_on_signals() as stop:
-        parts = build_parts(pipeline, annotate_dir=annotate_dir, annotate_every_s=annotate_every)
+        opened: Serving = open_serving(path=path, release_dir=release_dir, health=health)
+        parts = opened.build(annotate_dir=annotate_dir, annotate_every_s=annotate_every)
         engine = f"{parts.inference.engine.name} in {parts.precision.value}"
         tell(f"running {parts.name} with {engine}, {len(parts.sources)} streams")
-        report = Service(parts).run(stop, duration_s=duration_s)
+        report = serve(parts, opened.vitals, stop, duration_s=duration_s)
+        is_stopped = stop.is_set()
     for line in report_lines(report):
         tell(line)
     write_stats(json.dumps(report.as_json(), indent=2) + "\n")
+    if is_stopped and release_dir is not None:
+        # Systemd takes any other code for a failure, and a failure of a release for a reason to leave it.
+        return 0
     return _UNREACHABLE if report.has_failed_streams or report.silent_outputs else 0
 
 

@@ -82,7 +82,7 @@ class Prover:
         self, quantized: bytes | None, labels: Labels | None
     ) -> Iterator[tuple[CalibrationImage, Detections, GroundTruth]]:
         precision = Precision.FP32 if quantized is None else Precision.INT8
-        engine = make_engine(self._spec, EngineConfig(), precision=precision, max_batch=_BATCH, quantized=quantized)
+        engine = make_engine(self._spec, EngineConfig(), precision=precision, max_batch=_BATCH, content=quantized)
         source = still_source(self._images, self._spec.preprocess)
         try:
             for header, found in detect_all(source, engine, coco_detector(self._spec)):

@@ -86,7 +86,7 @@ class Trials:
         """Return the candidates of each image."""
         precision = Precision.FP32 if quantized is None else Precision.INT8
         config = EngineConfig(threads=1)
-        engine = make_engine(self._spec, config, precision=precision, max_batch=1, quantized=quantized)
+        engine = make_engine(self._spec, config, precision=precision, max_batch=1, content=quantized)
         try:
             return [
                 decode(output, self._head, score_threshold=_THRESHOLD) for output in _outputs(engine, self._canvases)

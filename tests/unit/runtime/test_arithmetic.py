@@ -12,11 +12,11 @@ from edge.calibrate.apply import quantized_model
 from edge.calibrate.table import ModelId, TensorRange
 from edge.calibrate.table_file import write_table
 from edge.config.load import load_pipeline
+from edge.engine.pipeline_model import read_model
 from edge.errors import ConfigError
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.model.qdq import insert_qdq
 from edge.runtime.arithmetic import Arithmetic, choose_arithmetic
-from edge.runtime.build import read_model
 from edge.types import ImageSize, Precision
 from tests.support import models
 from tests.support.tables import table_of, write_table_of

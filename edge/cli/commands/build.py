@@ -1,0 +1,109 @@
+"""`edge-runtime build`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edge.cli.lazy import verbosity_option
+from edge.cli.options import SECONDS
+
+if TYPE_CHECKING:
+    from edge.device.device import Device
+
+__all__ = ["build"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  edge-runtime build --release /var/lib/edge-deploy/current
+  edge-runtime build --request /var/lib/edge-deploy/build-request.json
+  edge-runtime build --pipeline gates.yaml --root /tmp/device"""
+)
+@click.option("--pipeline", type=click.Path(path_type=Path), metavar="FILE", help="A pipeline file; nothing is proven.")
+@click.option("--request", type=click.Path(path_type=Path), metavar="FILE", help="What a push has asked for, as JSON.")
+@click.option("--release", type=click.Path(path_type=Path), metavar="DIR", help="A release on this device.")
+@click.option(
+    "--deadline", "deadline_s", type=SECONDS, metavar="S", help="Seconds it may take; by default as in device.toml."
+)
+@click.option("--root", type=click.Path(path_type=Path), default="/", metavar="DIR", help="Stands for /; for tests.")
+@click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
+@verbosity_option
+def build(
+    pipeline: Path | None,
+    request: Path | None,
+    release: Path | None,
+    deadline_s: float | None,
+    root: Path,
+    as_json: bool,
+) -> int:
+    """Make the engine for this machine, or find it made, and let it pass the release's golden frames.
+
+    While it works, the release that serves goes on serving. Exits with 7 when there is no engine at the
+    end, or one that does not find what the float model finds.
+    """
+    from edge.device.device import Device
+    from edge.device.layout import Layout
+
+    if sum(one is not None for one in (pipeline, request, release)) != 1:
+        raise click.UsageError("give one of --pipeline FILE, --request FILE, --release DIR")
+    device = Device(Layout(root))
+    result = _build(device, pipeline, request, release, deadline_s)
+    _tell(result, as_json=as_json)
+    return 0
+
+
+def _build(
+    device: Device, pipeline: Path | None, request: Path | None, release: Path | None, deadline_s: float | None
+) -> Mapping[str, Any] | None:
+    from edge.cli.commands.run import stop_on_signals
+    from edge.runtime.build_request import answer_request, read_request, result_json
+
+    if request is not None and read_request(request) is None:
+        return None  # before anything heavy is loaded: the way back starts this whether it asks for something or not
+    from edge.runtime.deployed import device_of_release
+    from edge.runtime.engine_build import Builder, build_for_pipeline, build_for_release
+
+    if release is not None:
+        device, name = device_of_release(release)
+    with stop_on_signals() as stop:
+        builder = Builder(device=device, deadline_s=deadline_s or _deadline_s(device), stop=stop)
+        if pipeline is not None:
+            return result_json(None, build_for_pipeline(builder, pipeline))
+        if request is not None:
+            return answer_request(device, request, lambda wanted: build_for_release(builder, wanted))
+        return result_json(name, build_for_release(builder, name))
+
+
+def _deadline_s(device: Device) -> float:
+    from edge.device.settings import DeviceSettings, read_settings
+    from edge.errors import DeployError
+
+    try:
+        return read_settings(device.layout.device_toml).build_deadline_s
+    except DeployError:
+        return DeviceSettings(name="unknown", compatible=("any",)).build_deadline_s
+
+
+def _tell(result: Mapping[str, Any] | None, *, as_json: bool) -> None:
+    from edge.cli.border import tell
+    from edge.cli.output import echo_json, echo_pairs
+
+    if result is None:
+        tell("nothing was asked for")
+        return
+    if as_json:
+        echo_json(result)
+        return
+    golden = result["golden"]
+    how = "was here" if result["reused"] else f"built and proven in {result['seconds']} s"
+    pairs = [("engine", f"{result['key'][:12]}, {how}")]
+    if golden:
+        pairs.append(("golden", f"{golden['found']} of {golden['expected']} sure detections found again"))
+    else:
+        pairs.append(("golden", "no golden frames: nothing was proven"))
+    echo_pairs(pairs)

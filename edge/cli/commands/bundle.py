@@ -1,0 +1,172 @@
+"""`edge-deploy bundle`."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edge.cli.lazy import verbosity_option
+from edge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from edge.deploy.bundling.bundle import Bundled
+
+__all__ = ["bundle"]
+
+_MIB = 1024 * 1024
+
+
+def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str | None, str | None]:
+    """`10.3..11`: an inclusive lower and an exclusive upper version, each of which may be left out."""
+    low, dots, high = (".." if value is None else value).partition("..")
+    if not dots or not all(re.fullmatch(r"[0-9.]*", part) for part in (low, high)):
+        raise click.BadParameter(f"expected two versions such as 10.3..11, got {value!r}", ctx=ctx, param=param)
+    return low or None, high or None
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  edge-deploy bundle pipelines/gates.yaml --golden val/images
+  edge-deploy bundle gates.yaml --golden val/images --key ~/.ssh/release --compatible jetson-orin --expires-days 90
+  SOURCE_DATE_EPOCH=1795132800 edge-deploy bundle gates.yaml -o out --json"""
+)
+@click.argument("pipeline", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("out/bundles"),
+    show_default=True,
+    metavar="DIR",
+    help="Folder of bundles; the new one becomes DIR/PIPELINE-RELEASE.bundle.",
+)
+@click.option("--key", type=click.Path(path_type=Path), metavar="KEY", help="SSH key. Default: the first of ~/.ssh.")
+@click.option(
+    "--golden",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Images to prove the release on. Default: frames of the pipeline's clips.",
+)
+@click.option(
+    "--calibrated-on",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The images that the table was made from: leaves them out of the golden frames, for sure.",
+)
+@click.option("--no-golden", is_flag=True, help="Prove nothing; only a device with allow_unproven = true takes it.")
+@click.option("--channel", default="stable", show_default=True, help="Devices count sequences per channel.")
+@click.option("--sequence", type=click.IntRange(0, 2**53), help="Default: the time in seconds.")
+@click.option("--compatible", multiple=True, default=("any",), show_default=True, help="Device class that may take it.")
+@click.option("--target", "targets", multiple=True, help="Device that may take it. Default: all.")
+@click.option("--tensorrt", callback=_range, metavar="FROM..BELOW", help="Versions that it is for, such as 10.3..11")
+@click.option("--l4t", callback=_range, metavar="FROM..BELOW", help="Versions that it is for, such as 36.3..")
+@click.option("--expires-days", type=click.IntRange(1, 36_500), help="Not taken later than that. Default: never.")
+@click.option("--downgrade", is_flag=True, help="Sign it for devices that have already taken a higher sequence.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@verbosity_option
+def bundle(
+    pipeline: Path,
+    out: Path,
+    key: Path | None,
+    golden: Path | None,
+    calibrated_on: Path | None,
+    no_golden: bool,
+    channel: str,
+    sequence: int | None,
+    compatible: tuple[str, ...],
+    targets: tuple[str, ...],
+    tensorrt: tuple[str | None, str | None],
+    l4t: tuple[str | None, str | None],
+    expires_days: int | None,
+    downgrade: bool,
+    as_json: bool,
+) -> None:
+    """Check a pipeline, prove it on golden frames, sign it, and write it as a folder that can be pushed at any time.
+
+    Golden frames are images on which the float model is run here; the engine that a device builds has to find the same,
+    or the device does not switch. The release is put to that gate here first, in the precision of the pipeline.
+
+    The same inputs give the same release, and with SOURCE_DATE_EPOCH the same bytes, signature included (Ed25519, RSA).
+    Private keys and credentials are never bundled.
+    """
+    from edge.bundle.manifest import GoldenFrames
+    from edge.cli.output import echo_json
+    from edge.deploy.bundling.bundle import BundleOptions, make_bundle
+
+    if no_golden and (golden is not None or calibrated_on is not None):
+        raise click.UsageError("--no-golden contradicts --golden and --calibrated-on; leave one out")
+    made = make_bundle(
+        BundleOptions(
+            pipeline=pipeline,
+            out=out,
+            created_at=_created_at(),
+            key=key,
+            golden=golden,
+            has_golden=not no_golden,
+            calibration_images=calibrated_on,
+            channel=channel,
+            sequence=sequence,
+            compatible=compatible,
+            targets=targets,
+            tensorrt=tensorrt,
+            l4t=l4t,
+            expires_days=expires_days,
+            is_downgrade=downgrade,
+        ),
+        on_step=lambda name: click.echo(f"{name} ...", err=True),
+    )
+    if made.bundle.manifest.golden_frames is GoldenFrames.UNKNOWN:
+        click.echo(
+            "warning: the golden frames may be among the images of the calibration table, which then flatters it; "
+            "--calibrated-on DIR leaves those out",
+            err=True,
+        )
+    if as_json:
+        echo_json(made.as_json())
+    else:
+        _print(made)
+
+
+def _print(made: Bundled) -> None:
+    from edge.cli.output import echo_pairs
+
+    manifest = made.bundle.manifest
+    size_mib = sum(one.length_bytes for one in manifest.files) / _MIB
+    until = "" if manifest.expires_at is None else f", expires {manifest.expires_at}"
+    echo_pairs(
+        [
+            ("release", f"{manifest.release}, sequence {manifest.sequence} of {manifest.channel}{until}"),
+            ("for", ", ".join(manifest.targets or manifest.compatible)),
+            ("files", f"{len(manifest.files)}, {size_mib:.1f} MiB"),
+            ("golden", _golden_line(made)),
+            ("signer", f"{made.signer} ({made.key})"),
+            ("bundle", str(made.bundle.path)),
+        ]
+    )
+
+
+def _golden_line(made: Bundled) -> str:
+    if made.golden is None:
+        return "none: a device takes it only with allow_unproven = true"
+    score, manifest = made.golden.score, made.bundle.manifest
+    return (
+        f"{score.images} images, {score.found} of {score.expected} found, {score.extra} extra, "
+        f"scores differ by {score.score_error:.3f} ({manifest.golden_frames.value})"
+    )
+
+
+def _created_at() -> datetime:
+    """Return now, or the time that SOURCE_DATE_EPOCH states (reproducible-builds.org)."""
+    text = os.environ.get("SOURCE_DATE_EPOCH")
+    if text is None:
+        return datetime.now(timezone.utc)
+    try:
+        return datetime.fromtimestamp(int(text), timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        raise ConfigError(f"SOURCE_DATE_EPOCH: expected seconds since 1970, got {text!r}") from None

@@ -1,0 +1,36 @@
+"""`edge-deploy confirm`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from edge.cli.fleet import targets_argument, targets_option
+from edge.cli.lazy import verbosity_option
+
+__all__ = ["confirm"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  edge-deploy confirm gate-01
+  edge-deploy confirm gate-01 --release 3f9a1c07b2de"""
+)
+@targets_argument
+@targets_option
+@click.option("--release", metavar="RELEASE", help="Only if this one is on trial. Default: whichever is.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@verbosity_option
+def confirm(words: tuple[str, ...], targets_path: Path | None, release: str | None, as_json: bool) -> int:
+    """Say that the release on trial may stay, where it was pushed with --confirm; the device still judges it."""
+    from edge.cli.answers import show_answers
+    from edge.cli.fleet import ask, choose
+    from edge.deploy.fleet.ask import ask_each
+
+    chosen = choose(words, targets_path)
+    values = {} if release is None else {"release": release}
+    result = ask(chosen.targets, ask_each("confirm", values), max_parallel=chosen.inventory.max_parallel)
+    show_answers(result, as_json=as_json, lines_of=lambda answer: [f"release {answer.get('release')} is confirmed"])
+    return result.exit_code

@@ -1,0 +1,41 @@
+"""`edge-deploy logs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from edge.cli.fleet import targets_argument, targets_option
+from edge.cli.lazy import verbosity_option
+
+__all__ = ["logs"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  edge-deploy logs gate-01
+  edge-deploy logs gate-01 -n 500"""
+)
+@targets_argument
+@targets_option
+@click.option("-n", "--lines", type=click.IntRange(1, 1000), default=100, show_default=True, help="How many.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@verbosity_option
+def logs(words: tuple[str, ...], targets_path: Path | None, lines: int, as_json: bool) -> int:
+    """Show the last lines that the device's units wrote to its journal."""
+    from edge.cli.answers import show_answers
+    from edge.cli.fleet import ask, choose
+    from edge.deploy.fleet.ask import ask_each
+
+    chosen = choose(words, targets_path)
+    result = ask(chosen.targets, ask_each("logs", {"lines": lines}), max_parallel=chosen.inventory.max_parallel)
+    show_answers(result, as_json=as_json, lines_of=_lines)
+    return result.exit_code
+
+
+def _lines(answer: Mapping[str, object]) -> list[str]:
+    found, note = answer.get("lines"), answer.get("note")
+    return [*(str(line) for line in (found if isinstance(found, list) else [])), *([str(note)] if note else [])]

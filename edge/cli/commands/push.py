@@ -1,0 +1,106 @@
+"""`edge-deploy push`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edge.cli.fleet import max_parallel_option, targets_argument, targets_option
+from edge.cli.lazy import verbosity_option
+from edge.cli.options import SECONDS
+
+if TYPE_CHECKING:
+    from edge.bundle.folder import Bundle
+
+__all__ = ["push"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  edge-deploy push gates.yaml gate-01
+  edge-deploy push out/bundles/gates-3f9a1c07b2de.bundle gate-01 --plan
+  edge-deploy push gates.yaml site=north --confirm
+  edge-deploy push gates.yaml all --resume --json"""
+)
+@click.argument("what", type=click.Path(path_type=Path), metavar="PIPELINE_OR_BUNDLE")
+@targets_argument
+@targets_option
+@max_parallel_option
+@click.option("--plan", "is_plan", is_flag=True, help="Only say what would be done; exits with 10 if anything would.")
+@click.option("--detach", is_flag=True, help="Leave when all is on the device; it builds, switches and judges alone.")
+@click.option("--confirm", is_flag=True, help="The release stays only if it can be confirmed from here.")
+@click.option("--resume", is_flag=True, help="Go on with a rollout of this release that did not end.")
+@click.option("--lock-wait", "lock_wait_s", type=SECONDS, metavar="S", help="Wait so long for another push to end.")
+@click.option("--retry-bad", is_flag=True, help="Also a release that has failed on a device before.")
+@click.option("--key", type=click.Path(path_type=Path), metavar="KEY", help="SSH key that signs a pipeline's bundle.")
+@click.option(
+    "--golden",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Images to prove a pipeline's bundle on. Default: frames of its clips.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Events as JSON Lines.")
+@verbosity_option
+def push(
+    what: Path,
+    words: tuple[str, ...],
+    targets_path: Path | None,
+    max_parallel: int | None,
+    is_plan: bool,
+    detach: bool,
+    confirm: bool,
+    resume: bool,
+    lock_wait_s: float | None,
+    retry_bad: bool,
+    key: Path | None,
+    golden: Path | None,
+    as_json: bool,
+) -> int:
+    """Bring a release onto devices: sent, built and proven there, switched, judged, and undone if it is bad.
+
+    A TARGET is a host of your ssh_config, or a name, label=value or all of the inventory. The release before serves
+    until the moment of the switch; nothing that goes wrong, here or there, leaves a device without one.
+    """
+    from edge.cli.fleet import Rollout, choose, drive
+    from edge.deploy.fleet.over_ssh import push_over_ssh
+    from edge.deploy.push.options import PushOptions
+
+    if detach and confirm:
+        raise click.UsageError("--detach leaves before there is anything to confirm; leave one of them out")
+    chosen = choose(words, targets_path)
+    bundle = _bundle_of(what, key=key, golden=golden)
+    options = PushOptions(
+        is_plan=is_plan, detach=detach, confirm=confirm, retry_bad=retry_bad, lock_wait_s=lock_wait_s or 0.0
+    )
+    manifest = bundle.manifest
+    result = drive(
+        chosen.targets,
+        push_over_ssh(bundle, options),
+        order=chosen.order(in_waves=not is_plan and len(chosen.targets) > 1, max_parallel=max_parallel),
+        is_json=as_json,
+        rollout=None if is_plan else Rollout(release=manifest.release, channel=manifest.channel, is_resumed=resume),
+    )
+    return result.exit_code
+
+
+def _bundle_of(what: Path, *, key: Path | None, golden: Path | None) -> Bundle:
+    from edge.bundle.folder import open_bundle
+
+    if what.is_dir():
+        if key is not None or golden is not None:
+            raise click.UsageError(f"{what} is a bundle already; --key and --golden are for a pipeline")
+        return open_bundle(what)
+    from edge.deploy.bundling.bundle import BundleOptions, make_bundle
+
+    made = make_bundle(
+        BundleOptions(
+            pipeline=what, out=Path("out/bundles"), created_at=datetime.now(timezone.utc), key=key, golden=golden
+        ),
+        on_step=lambda name: click.echo(f"{name} ...", err=True),
+    )
+    click.echo(f"bundle {made.bundle.path}", err=True)
+    return made.bundle

@@ -1,0 +1,26 @@
+"""The commands of `edge-runtime` that people start; the light ones of `edge.runtime.entry` are listed among them."""
+
+from __future__ import annotations
+
+import click
+
+from edge.cli.lazy import LazyCommand, LazyGroup, verbosity_option
+from edge.runtime.entry import COMMANDS
+from edge.version import __version__
+
+__all__ = ["edge_runtime"]
+
+_COMMANDS = {
+    "run": LazyCommand("edge.cli.commands.run", "run", "Decode, infer and publish, until stopped."),
+    "build": LazyCommand("edge.cli.commands.build", "build", "Make the engine of a release, and prove it."),
+    "bench": LazyCommand("edge.cli.commands.bench", "bench", "Frames per second, latency per stage, CPU per frame."),
+    "doctor": LazyCommand("edge.cli.commands.doctor", "doctor", "What this machine has, and what is missing."),
+    **{name: LazyCommand("edge.cli.commands.light", name, summary) for name, (summary, _) in COMMANDS.items()},
+}
+
+
+@click.group(cls=LazyGroup, lazy=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="edge-runtime")
+@verbosity_option
+def edge_runtime() -> None:
+    """Many cameras, one batch, detections over MQTT."""

@@ -1,0 +1,194 @@
+"""The targets of a site: the inventory file `targets.toml`, strictly read. docs/targets.md explains its keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated
+
+import msgspec
+
+from edge.config.amount import AMOUNT_PATTERN, Amount
+from edge.config.convert import convert
+from edge.config.document import Document, Location
+from edge.config.schema import Host, Port, TopicLevel
+from edge.config.toml import read_toml
+
+__all__ = ["ALL", "DEFAULT_MAX_PARALLEL", "Inventory", "Target", "Wave", "find_inventory", "load_inventory"]
+
+ALL = "all"
+DEFAULT_STEPS = (Amount.parse("10%"), Amount.parse("100%"))
+DEFAULT_MAX_FAILED = Amount.parse("5%")
+DEFAULT_MAX_PARALLEL = 16
+_REFERENCE = "docs/targets.md"
+
+User = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}(?!\n)$")]
+Compatible = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}(?!\n)$")]
+Part = Annotated[int, msgspec.Meta(ge=0, le=10_000)] | Annotated[str, msgspec.Meta(pattern=AMOUNT_PATTERN)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A device and how to reach it; what is None is as ssh and its configuration say, `user` as the command says."""
+
+    name: str
+    host: str
+    user: str | None = None
+    port: int | None = None
+    identity: Path | None = None
+    ssh_config: Path | None = None
+    compatible: str | None = None
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """The order of a rollout.
+
+    canary: names of those that go first; None: the first target, or the next one where that cannot be reached.
+    steps: how many of the others have been attempted after each wave, rising, the last one all of them.
+    max_failed: the rollout stops when more of those attempted have failed; who was not reached is not counted.
+    soak_s: how long the targets of a wave serve, seconds, before the next wave begins.
+    """
+
+    canary: tuple[str, ...] | None = None
+    steps: tuple[Amount, ...] = DEFAULT_STEPS
+    max_failed: Amount = DEFAULT_MAX_FAILED
+    soak_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """The targets by name, in the order of the file; `path` is None where there is no file."""
+
+    path: Path | None = None
+    targets: Mapping[str, Target] = field(default_factory=lambda: MappingProxyType({}))
+    wave: Wave = field(default_factory=Wave)
+    max_parallel: int = DEFAULT_MAX_PARALLEL
+
+
+class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Unknown keys are refused."""
+
+
+class _Defaults(_Strict, frozen=True, kw_only=True):
+    user: User | None = None
+    port: Port | None = None
+    identity: str | None = None
+    ssh_config: str | None = None
+    compatible: Compatible | None = None
+    max_parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = DEFAULT_MAX_PARALLEL
+
+
+class _Wave(_Strict, frozen=True, kw_only=True):
+    canary: list[str] | None = None
+    steps: Annotated[list[Part], msgspec.Meta(min_length=1)] = msgspec.field(default_factory=lambda: ["10%", "100%"])
+    max_failed: Part = "5%"
+    soak_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
+
+
+class _Target(_Strict, frozen=True, kw_only=True):
+    name: TopicLevel
+    host: Host
+    user: User | None = None
+    port: Port | None = None
+    identity: str | None = None
+    ssh_config: str | None = None
+    compatible: Compatible | None = None
+    labels: dict[TopicLevel, str] = msgspec.field(default_factory=dict)
+
+
+class _File(_Strict, frozen=True, kw_only=True):
+    target: Annotated[list[_Target], msgspec.Meta(min_length=1)]
+    defaults: _Defaults = msgspec.field(default_factory=_Defaults)
+    wave: _Wave = msgspec.field(default_factory=_Wave)
+
+
+def find_inventory(given: Path | None) -> Inventory:
+    """Return the inventory in `given`, else in ./targets.toml, else in the user's configuration; else an empty one.
+
+    Raises:
+        ConfigError: if the file cannot be used.
+    """
+    if given is not None:
+        return load_inventory(given)
+    home = os.environ.get("XDG_CONFIG_HOME", "")
+    configuration = Path(home) if Path(home).is_absolute() else Path.home() / ".config"
+    for path in (Path("targets.toml"), configuration / "edge-deploy" / "targets.toml"):
+        if path.is_file():
+            return load_inventory(path)
+    return Inventory()
+
+
+def load_inventory(path: Path) -> Inventory:
+    """Return the inventory in `path`.
+
+    Raises:
+        ConfigError: naming file, line and key, if it cannot be used as written.
+    """
+    document = read_toml(path)
+    file = convert(document, _File, see=_REFERENCE)
+    for location, problem in (*_name_problems(file), *_wave_problems(file)):
+        raise document.error(location, problem)
+    return Inventory(
+        path=path,
+        targets=MappingProxyType({target.name: _target(target, file.defaults, document) for target in file.target}),
+        wave=_wave(file.wave),
+        max_parallel=file.defaults.max_parallel,
+    )
+
+
+def _target(target: _Target, defaults: _Defaults, document: Document) -> Target:
+    def path(text: str | None) -> Path | None:
+        return None if text is None else (document.path.parent / Path(text).expanduser()).absolute()
+
+    return Target(
+        name=target.name,
+        host=target.host,
+        user=target.user or defaults.user,
+        port=target.port or defaults.port,
+        identity=path(target.identity or defaults.identity),
+        ssh_config=path(target.ssh_config or defaults.ssh_config),
+        compatible=target.compatible or defaults.compatible,
+        labels=MappingProxyType(dict(target.labels)),
+    )
+
+
+def _wave(wave: _Wave) -> Wave:
+    return Wave(
+        canary=None if wave.canary is None else tuple(wave.canary),
+        steps=tuple(Amount.parse(step) for step in wave.steps),
+        max_failed=Amount.parse(wave.max_failed),
+        soak_s=wave.soak_s,
+    )
+
+
+def _name_problems(file: _File) -> Iterator[tuple[Location, str]]:
+    seen: dict[str, int] = {}
+    for index, target in enumerate(file.target):
+        here = ("target", index, "name")
+        if target.name == ALL:
+            yield here, f"{ALL!r} means every target; give this one another name"
+        if target.name in seen:
+            yield here, f"{target.name!r} is already target[{seen[target.name]}]; give each target its own name"
+        seen[target.name] = index
+        for label, value in target.labels.items():
+            if not value or any(c.isspace() or c in "=," for c in value):
+                yield ("target", index, "labels", label), f"got {value!r}, expected text without spaces, '=' and ','"
+
+
+def _wave_problems(file: _File) -> Iterator[tuple[Location, str]]:
+    names = {target.name for target in file.target}
+    for name in file.wave.canary or ():
+        if name not in names:
+            yield ("wave", "canary"), f"no target has the name {name!r}; name one of this file, or none: []"
+    steps = [Amount.parse(step) for step in file.wave.steps]
+    if str(steps[-1]) != "100%":
+        yield ("wave", "steps"), f"the last step is {steps[-1]}, expected '100%', so that nobody is forgotten; add it"
+    for kind in (True, False):
+        values = [step.value for step in steps if step.is_percent == kind]
+        if values != sorted(set(values)) or 0 in values:
+            yield ("wave", "steps"), "each step is more than the one before, and the first is more than 0"

@@ -1,0 +1,310 @@
+"""`edge-deploy bundle`: a pipeline file, checked, proven and signed, as a folder that can be pushed at any time."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from edge.bundle.folder import SUFFIX, Bundle, open_bundle, write_bundle
+from edge.bundle.manifest import (
+    BundledFile,
+    GoldenFrames,
+    GoldenLimits,
+    Manifest,
+    Role,
+    encode_manifest,
+    release_name,
+)
+from edge.bundle.sbom import ModelCard, make_sbom
+from edge.bundle.sign import DOWNGRADE, RELEASE, fingerprint, sign
+from edge.calibrate.apply import usable_table
+from edge.calibrate.table import CalibrationTable
+from edge.config.load import Pipeline, load_pipeline
+from edge.deploy.arithmetic import Arithmetic, choose_arithmetic
+from edge.deploy.bundling.contents import Contents, collect_contents, digest_of
+from edge.deploy.bundling.frames import find_candidates
+from edge.deploy.bundling.golden import Golden, make_golden
+from edge.deploy.bundling.keys import find_key
+from edge.engine.pipeline_model import max_batch_of, read_model
+from edge.errors import CalibrationError, DeployError
+from edge.evaluate.golden_file import encode_golden
+from edge.types import ModelSpec, Precision
+from edge.version import __version__
+
+__all__ = ["BundleOptions", "Bundled", "make_bundle"]
+
+_GOLDEN, _SBOM = "golden.json", "sbom.cdx.json"
+_TOOK_PART = ("msgspec", "numpy", "onnx", "opencv-python-headless", "openvino")
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+Bounds = tuple[str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleOptions:
+    """What to bundle, for whom, and who signs.
+
+    Attributes:
+        pipeline: the file.
+        out: folder of bundles.
+        created_at: whole seconds are kept. With a given time, the same inputs give the same bytes.
+        key: SSH key; None: the first of ~/.ssh.
+        golden: folder of images; None: frames of the pipeline's clips.
+        has_golden: False: without golden frames, which only a device that says so takes.
+        calibration_images: the folder that the table was made from, to leave those out for sure.
+        sequence: None: `created_at` in seconds, or one more than a newer bundle in `out` has.
+        expires_days: None: never.
+        is_downgrade: signed for devices that have accepted a higher sequence.
+    """
+
+    pipeline: Path
+    out: Path
+    created_at: datetime
+    key: Path | None = None
+    golden: Path | None = None
+    has_golden: bool = True
+    calibration_images: Path | None = None
+    channel: str = "stable"
+    sequence: int | None = None
+    compatible: tuple[str, ...] = ("any",)
+    targets: tuple[str, ...] = ()
+    tensorrt: Bounds = (None, None)
+    l4t: Bounds = (None, None)
+    expires_days: int | None = None
+    is_downgrade: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundled:
+    """What was made; `signer` is the fingerprint of the key; `golden` None: without golden frames."""
+
+    bundle: Bundle
+    golden: Golden | None
+    signer: str
+    key: Path
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; the keys are stable."""
+        manifest = self.bundle.manifest
+        return {
+            "bundle": str(self.bundle.path),
+            "release": manifest.release,
+            "pipeline": manifest.pipeline_name,
+            "channel": manifest.channel,
+            "sequence": manifest.sequence,
+            "created_at": manifest.created_at,
+            "expires_at": manifest.expires_at,
+            "compatible": list(manifest.compatible),
+            "targets": list(manifest.targets),
+            "files": len(manifest.files),
+            "bytes": sum(one.length_bytes for one in manifest.files),
+            "golden_frames": manifest.golden_frames.value,
+            "golden": None if self.golden is None else self.golden.score.as_json(self.golden.golden.labels),
+            "signer": self.signer,
+        }
+
+
+def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lambda name: None) -> Bundled:
+    """Write a bundle and return it.
+
+    Args:
+        options: what to bundle.
+        on_step: told what begins now.
+
+    Raises:
+        EdgeError: if pipeline, model, table, images or key cannot be used, or the release fails its golden gate;
+            nothing is written then.
+    """
+    pipeline = load_pipeline(options.pipeline, is_for_here=False)
+    key = find_key(options.key)
+    signer = fingerprint(key)
+    spec = read_model(pipeline)
+    table = _table(pipeline, spec)
+    contents = collect_contents(pipeline, needs_table=table is not None)
+    arithmetic = _arithmetic(pipeline, spec, has_table=table is not None)
+    with tempfile.TemporaryDirectory(prefix="edge-bundle-") as folder:
+        golden = None
+        if options.has_golden:
+            on_step("golden frames")
+            golden = _golden(options, pipeline, spec, arithmetic, table, folder=Path(folder))
+            _add_golden(contents, golden)
+        on_step("files")
+        _add_sbom(contents, _card(spec, arithmetic, table, contents), name=_name(pipeline))
+        try:
+            manifest = _manifest(options, pipeline, spec, arithmetic, table, contents, golden)
+            content = encode_manifest(manifest)
+        except DeployError as error:  # what a device would refuse is not written in the first place
+            raise DeployError("bundle.manifest", f"{options.pipeline}: {error.problem}") from error
+        on_step(f"signature by {key}")
+        signature = sign(content, key, DOWNGRADE if options.is_downgrade else RELEASE)
+        files = {path: entry.content for path, entry in contents.entries.items()}
+        bundle = write_bundle(options.out, manifest, manifest_bytes=content, signature=signature, files=files)
+    return Bundled(bundle=bundle, golden=golden, signer=signer, key=key)
+
+
+def _table(pipeline: Pipeline, spec: ModelSpec) -> CalibrationTable | None:
+    """Return the table that the release runs by; lint finds no error in it."""
+    model = pipeline.config.model
+    if Precision(model.precision) is not Precision.INT8 or model.calibration is None:
+        return None
+    try:
+        return usable_table(pipeline.resolve(model.calibration), spec)
+    except CalibrationError as error:
+        raise pipeline.error(("model", "calibration"), str(error)) from error
+
+
+def _arithmetic(pipeline: Pipeline, spec: ModelSpec, *, has_table: bool) -> Arithmetic:
+    model = pipeline.config.model
+    precision = Precision(model.precision)
+    if precision is Precision.INT8 and not has_table and not spec.is_quantized:
+        # Scales that nobody measured are random scales: refused, always.
+        problem = f"int8 needs a calibration table, {spec.path} is a float model; add model.calibration, or use fp16"
+        raise pipeline.error(("model", "precision"), problem)
+    table = pipeline.resolve(model.calibration) if has_table and model.calibration is not None else None
+    return choose_arithmetic(spec, precision=precision, table=table)
+
+
+def _golden(
+    options: BundleOptions,
+    pipeline: Pipeline,
+    spec: ModelSpec,
+    arithmetic: Arithmetic,
+    table: CalibrationTable | None,
+    *,
+    folder: Path,
+) -> Golden:
+    candidates = find_candidates(
+        pipeline, spec, table, folder=options.golden, calibration_images=options.calibration_images
+    )
+    return make_golden(pipeline, spec, arithmetic, candidates, folder=folder)
+
+
+def _add_golden(contents: Contents, golden: Golden) -> None:
+    for path, picture in golden.pictures.items():
+        contents.add(path, Role.GOLDEN_IMAGE, picture)
+    contents.add(_GOLDEN, Role.GOLDEN, encode_golden(golden.golden))
+
+
+def _card(spec: ModelSpec, arithmetic: Arithmetic, table: CalibrationTable | None, contents: Contents) -> ModelCard:
+    size = spec.preprocess.size
+    evidence = None if table is None else table.evidence
+    dataset = None if table is None else table.dataset
+    digests = {entry.role: digest_of(entry)[0] for entry in contents.entries.values()}
+    return ModelCard(
+        name=spec.name,
+        sha256=spec.sha256,
+        family=spec.family.value,
+        inputs=f"images, {size} px, letterboxed, {spec.preprocess.colour_order.value}",
+        outputs=f"boxes with scores of {len(spec.labels)} classes",
+        precision=arithmetic.precision.value,
+        calibration_sha256=digests.get(Role.CALIBRATION),
+        dataset_sha256=None if dataset is None else dataset.sha256,
+        dataset_images=None if dataset is None else dataset.images,
+        method=None if table is None else table.method,
+        metrics=()
+        if evidence is None
+        else ((evidence.metric, "float", evidence.float_), (evidence.metric, "int8", evidence.int8)),
+    )
+
+
+def _add_sbom(contents: Contents, card: ModelCard, *, name: str) -> None:
+    others = {
+        path: digest_of(entry)[0]
+        for path, entry in contents.entries.items()
+        if entry.role not in (Role.MODEL, Role.CALIBRATION)
+    }
+    sbom = make_sbom(card, name=name, made_by=__version__, files=others, software=_software())
+    contents.add(_SBOM, Role.SBOM, sbom)
+
+
+def _software() -> Mapping[str, str]:
+    found = {"edge-deploy": __version__}
+    for name in _TOOK_PART:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:  # a distribution's package may have another name
+            continue
+    return found
+
+
+def _manifest(
+    options: BundleOptions,
+    pipeline: Pipeline,
+    spec: ModelSpec,
+    arithmetic: Arithmetic,
+    table: CalibrationTable | None,
+    contents: Contents,
+    golden: Golden | None,
+) -> Manifest:
+    created_at = options.created_at.astimezone(timezone.utc).replace(microsecond=0)
+    expires_at = None if options.expires_days is None else created_at + timedelta(days=options.expires_days)
+    size = spec.preprocess.size
+    draft = Manifest(
+        release="0" * 12,
+        pipeline_name=_name(pipeline),
+        channel=options.channel,
+        sequence=options.sequence or 0,
+        created_at=created_at.strftime(_TIME),
+        expires_at=None if expires_at is None else expires_at.strftime(_TIME),
+        compatible=tuple(sorted(options.compatible)),
+        targets=tuple(sorted(options.targets)),
+        tensorrt=options.tensorrt,
+        l4t=options.l4t,
+        engine={
+            "kind": pipeline.config.engine.kind,
+            "precision": arithmetic.precision.value,
+            "max_batch": max_batch_of(pipeline),
+            "input": [size.width, size.height],
+            "preprocess_sha256": spec.preprocess.sha256,
+        },
+        calibration=_evidence(table),
+        golden=GoldenLimits() if golden is None else golden.limits,
+        golden_frames=GoldenFrames.NONE if golden is None else golden.proof,
+        files=tuple(_file(path, contents) for path in sorted(contents.entries)),
+        made_by=f"edge-deploy {__version__}",
+    )
+    named = dataclasses.replace(draft, release=release_name(draft))
+    if options.sequence is not None:
+        return named
+    return dataclasses.replace(named, sequence=_next_sequence(options.out, named, int(created_at.timestamp())))
+
+
+def _evidence(table: CalibrationTable | None) -> dict[str, object]:
+    if table is None:
+        return {}
+    made: dict[str, object] = {"method": table.method, "kept_in_float": len(table.keep_float)}
+    for name, value in (("dataset", table.dataset), ("evidence", table.evidence)):
+        if value is not None:
+            made[name] = msgspec.to_builtins(value)
+    return made
+
+
+def _file(path: str, contents: Contents) -> BundledFile:
+    entry = contents.entries[path]
+    sha256, length = digest_of(entry)
+    return BundledFile(path=path, role=entry.role, length_bytes=length, sha256=sha256)
+
+
+def _next_sequence(out: Path, manifest: Manifest, now_s: int) -> int:
+    """Return the time in seconds, which needs no memory; more, where a clock that was ahead has made a bundle here."""
+    seen = [now_s]
+    for path in sorted(out.glob(f"*{SUFFIX}")) if out.is_dir() else ():
+        try:
+            other = open_bundle(path).manifest
+        except DeployError:  # somebody else's, or half copied: it says nothing about the sequence
+            continue
+        if other.channel == manifest.channel and other.release != manifest.release:
+            seen.append(other.sequence + 1)
+    return max(seen)
+
+
+def _name(pipeline: Pipeline) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", pipeline.path.stem)[:64].lstrip(".-") or "pipeline"

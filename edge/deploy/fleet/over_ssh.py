@@ -1,0 +1,64 @@
+"""A push of one bundle to any target of an inventory, over OpenSSH."""
+
+from __future__ import annotations
+
+import threading
+
+from edge.config.targets import Target
+from edge.deploy.push.event import OnEvent
+from edge.deploy.push.options import PushOptions
+from edge.deploy.push.outcome import Outcome, PushOne
+from edge.deploy.push.push import push
+from edge.deploy.push.pushable import Pushable
+from edge.deploy.push.rollback import roll_back
+from edge.transport.channel import Channel
+from edge.transport.ssh import SshChannel
+from edge.transport.ssh_command import SshAddress
+
+__all__ = ["LOGIN", "address_of", "connect_to", "push_over_ssh", "roll_back_over_ssh"]
+
+LOGIN = "edge-deploy"
+"""Whom `provision` makes on a device for pushes, and for nothing else."""
+
+
+def address_of(target: Target) -> SshAddress:
+    """Return how the user who pushes reaches a target."""
+    return SshAddress(
+        host=target.host,
+        user=target.user or LOGIN,
+        port=target.port,
+        identity=target.identity,
+        config=target.ssh_config,
+    )
+
+
+def connect_to(target: Target) -> Channel:
+    """Open a connection to the agent of a target; whoever calls closes it."""
+    return SshChannel(address_of(target))
+
+
+def push_over_ssh(bundle: Pushable, options: PushOptions) -> PushOne:
+    """Return what pushes `bundle` to the target that it is given."""
+
+    def push_one(target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
+        return push(
+            bundle,
+            lambda: connect_to(target),
+            target=target.name,
+            options=options,
+            on_event=on_event,
+            stop=stop,
+        )
+
+    return push_one
+
+
+def roll_back_over_ssh(to: str | None, options: PushOptions) -> PushOne:
+    """Return what takes the target that it is given back, to the release before or to the kept release `to`."""
+
+    def roll_back_one(target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
+        return roll_back(
+            lambda: connect_to(target), target=target.name, to=to, options=options, on_event=on_event, stop=stop
+        )
+
+    return roll_back_one

@@ -1,0 +1,89 @@
+"""A person's way back: to the release before at once, or to one that is kept, judged like a push."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from edge.deploy.push.event import OnEvent
+from edge.deploy.push.link import Interrupted, Link
+from edge.deploy.push.options import PushOptions
+from edge.deploy.push.outcome import DONE, INTERRUPTED, Outcome
+from edge.deploy.push.report import Report
+from edge.deploy.push.result import result_of
+from edge.deploy.push.verdict import COMMITTED, elapsed_s, is_on_trial, verdict_of
+from edge.errors import DeployError
+from edge.transport.channel import Channel
+
+__all__ = ["roll_back"]
+
+_WATCH_PAUSE_S = 1.0
+_WATCH_S = 1200.0  # the longest usual trial of a release whose manifest is not here, and a restart
+
+
+def roll_back(
+    connect: Callable[[], Channel],
+    *,
+    target: str,
+    to: str | None,
+    options: PushOptions,
+    on_event: OnEvent,
+    stop: threading.Event,
+) -> Outcome:
+    """Go back to the release before, or to the kept release `to`; return how it ended, soon after `stop` is set."""
+    began = time.monotonic()
+    report = Report(target, on_event)
+    try:
+        link = Link(connect(), stop)
+        try:
+            release = _go_back(link, to, options, report, stop)
+        finally:
+            link.close()
+    except Interrupted:
+        return Outcome(target=target, release=to, result="interrupted", exit_code=INTERRUPTED)
+    except DeployError as error:
+        return Outcome(
+            target=target,
+            release=to,
+            result=result_of(error),
+            exit_code=error.exit_code,
+            code=error.code,
+            problem=error.problem,
+            hint=error.hint,
+            evidence=error.evidence,
+            seconds=round(time.monotonic() - began, 3),
+        )
+    seconds = round(time.monotonic() - began, 3)
+    return Outcome(target=target, release=release, result="rolled-back", exit_code=DONE, seconds=seconds)
+
+
+def _go_back(link: Link, to: str | None, options: PushOptions, report: Report, stop: threading.Event) -> str | None:
+    with report.phase("lock"):
+        link.ask("lock", {"who": options.who, "why": "rollback", "in_trial": True})
+    before = link.ask("status")["state"].get("last") or {}
+    with report.phase("switch"):
+        answer = link.ask("rollback", {} if to is None else {"to": to}, report.taker("switch"))
+    if answer.get("note"):
+        report.note("switch", str(answer["note"]))
+    if answer.get("on_trial") and to is not None:
+        _watch(link, to, before, report, stop)
+    release: str | None = answer["release"]
+    return release
+
+
+def _watch(link: Link, release: str, before: dict[str, object], report: Report, stop: threading.Event) -> None:
+    deadline = time.monotonic() + _WATCH_S
+    with report.phase("trial"):
+        while (verdict := verdict_of(status := link.ask("status"), release, before)) != COMMITTED:
+            if isinstance(verdict, DeployError):
+                raise verdict
+            if not is_on_trial(status, release) or time.monotonic() > deadline:
+                raise DeployError(
+                    "trial.undecided",
+                    f"the device has not judged release {release}",
+                    hint="look at edge-deploy status and edge-deploy logs",
+                )
+            report.far("trial", elapsed_s(status), None)
+            if stop.wait(_WATCH_PAUSE_S):
+                raise Interrupted

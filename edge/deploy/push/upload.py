@@ -1,0 +1,50 @@
+"""The blobs that a device does not have, small ones first, each from where it stopped."""
+
+from __future__ import annotations
+
+from edge.bundle.manifest import BundledFile
+from edge.deploy.push.link import Link, OnProgress
+from edge.deploy.push.pushable import Pushable
+from edge.deploy.push.report import Report
+from edge.errors import DeployError
+
+__all__ = ["upload"]
+
+_PHASE = "upload"
+
+
+def upload(link: Link, bundle: Pushable, report: Report) -> None:
+    """Send what is missing; the release has been offered over this link.
+
+    Raises:
+        DeployError: `bundle.file` if a file here has changed, `transfer.*`, `device.disk.*`.
+    """
+    files = {one.sha256: one for one in bundle.manifest.files}
+    missing: dict[str, int] = link.ask("have", {"sha256": sorted(files)})["missing"]
+    total = sum(files[sha256].length_bytes - offset for sha256, offset in missing.items())
+    done = 0
+    with report.phase(_PHASE, total=total):
+        for sha256, offset in sorted(missing.items(), key=lambda item: files[item[0]].length_bytes):
+            taker = report.taker(_PHASE, before=done - offset, total=total)
+            _send(link, bundle, files[sha256], offset, taker, report)
+            done += files[sha256].length_bytes - offset
+
+
+def _send(
+    link: Link, bundle: Pushable, file: BundledFile, offset: int, on_progress: OnProgress, report: Report
+) -> None:
+    path = bundle.path_of(file)
+    try:
+        with path.open("rb") as content:
+            try:
+                link.send_blob(file.sha256, content, offset=offset, length=file.length_bytes, on_progress=on_progress)
+            except DeployError as error:
+                if error.code != "transfer.hash":
+                    raise
+                # What an earlier push left there was damaged; the device has forgotten it. A second time is no chance.
+                report.note(_PHASE, f"{error.problem}; sending it once more", code=error.code)
+                link.send_blob(file.sha256, content, offset=0, length=file.length_bytes, on_progress=on_progress)
+    except OSError as error:
+        raise DeployError(
+            "bundle.file", f"{path}: cannot be read: {error.strerror}", hint="copy the bundle again"
+        ) from None

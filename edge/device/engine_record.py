@@ -1,0 +1,159 @@
+"""What an engine was built from (`build.json`), the key that follows from it, and whether it still fits this device."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from typing import Any
+
+from edge.device.engines import Engines
+from edge.errors import DeployError
+from edge.version import __version__
+
+__all__ = ["BUILD", "GOLDEN", "PLAN", "EngineInputs", "EngineRecord", "engine_versions", "read_plan", "read_record"]
+
+PLAN = "model.plan"
+BUILD = "build.json"
+GOLDEN = "golden.json"
+_FORMAT = "edge.engine/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInputs:
+    """Everything that a plan depends on.
+
+    Attributes:
+        onnx_sha256: of the model's file.
+        calibration_sha256: of the table's file; None: none was used.
+        kind: `openvino` or `tensorrt`.
+        precision: `int8`, `fp16` or `fp32`.
+        max_batch: most frames at once.
+        preprocess_sha256: of the preprocess that becomes part of the engine, and with it of the input size.
+        options: what else the pipeline says of the engine.
+        versions: of the software and the machine that build and run it, see `engine_versions`.
+    """
+
+    onnx_sha256: str
+    calibration_sha256: str | None
+    kind: str
+    precision: str
+    max_batch: int
+    input_size: tuple[int, int]
+    preprocess_sha256: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The name of the engine: lower-case hex SHA-256 of all inputs."""
+        content = {**asdict(self), "input_size": list(self.input_size)}
+        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRecord:
+    """Of one engine: its inputs, its plan's SHA-256 and length, how long the build took, and which edge-deploy did it."""
+
+    inputs: EngineInputs
+    plan_sha256: str
+    plan_bytes: int
+    seconds: float
+    software: str = __version__
+
+    def encode(self) -> bytes:
+        """Return the content of `build.json`."""
+        values = {"format": _FORMAT, "key": self.inputs.key, **asdict(self)}
+        return json.dumps(values, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def engine_versions(kind: str) -> Mapping[str, str]:
+    """Return the versions that a plan of this kind depends on, as of now; nothing is imported for that.
+
+    Raises:
+        DeployError: `build.kind`, if this version cannot make engines of that kind here.
+    """
+    measure = _VERSIONS_OF.get(kind)
+    if measure is None:
+        raise DeployError(
+            "build.kind",
+            f"engine.kind {kind}: this version of edge-deploy builds engines of {', '.join(_VERSIONS_OF)} only",
+            hint="set engine.kind to auto or openvino in the pipeline file",
+        )
+    return measure()
+
+
+def read_record(engines: Engines, key: str) -> EngineRecord:
+    """Return what the engine `key` was built from.
+
+    Raises:
+        DeployError: `device.engine.missing`, `device.engine.damaged`.
+    """
+    if not engines.has(key):
+        raise DeployError("device.engine.missing", f"engine {key[:12]} is not here", hint="push the release again")
+    try:
+        values = json.loads(engines.read(key, BUILD))
+        record = _record_from_json(values)
+    except (DeployError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(key, f"{BUILD} cannot be read: {error}") from None
+    if record.inputs.key != key:
+        raise _damaged(key, f"{BUILD} describes engine {record.inputs.key[:12]}")
+    return record
+
+
+def read_plan(engines: Engines, key: str) -> tuple[EngineRecord, bytes]:
+    """Return the engine's record, and its plan, which has the digest that the record states.
+
+    Raises:
+        DeployError: `device.engine.missing`, `device.engine.damaged`; `device.engine.changed` if it was built by other
+            software than is installed now.
+    """
+    record = read_record(engines, key)
+    here = engine_versions(record.inputs.kind)
+    if record.inputs.versions != here:
+        told = ", ".join(f"{name} {record.inputs.versions.get(name)} is now {here.get(name)}" for name in sorted(here))
+        raise DeployError(
+            "device.engine.changed",
+            f"engine {key[:12]} was built on another system: {told}",
+            hint="it is built again by itself, or: push the release again",
+        )
+    try:
+        plan = engines.read(key, PLAN)
+    except DeployError as error:
+        raise _damaged(key, f"{PLAN} cannot be read: {error.problem}") from error
+    if hashlib.sha256(plan).hexdigest() != record.plan_sha256:
+        raise _damaged(key, f"{PLAN} is not what was built ({len(plan)} bytes, {record.plan_bytes} expected)")
+    return record, plan
+
+
+def _record_from_json(values: Mapping[str, Any]) -> EngineRecord:
+    if values["format"] != _FORMAT:
+        raise ValueError(f"its format is {str(values['format'])[:40]!r}, expected {_FORMAT!r}")
+    inputs = dict(values["inputs"])
+    width, height = inputs.pop("input_size")
+    return EngineRecord(
+        inputs=EngineInputs(**inputs, input_size=(width, height)),
+        plan_sha256=str(values["plan_sha256"]),
+        plan_bytes=int(values["plan_bytes"]),
+        seconds=float(values["seconds"]),
+        software=str(values["software"]),
+    )
+
+
+def _damaged(key: str, problem: str) -> DeployError:
+    hint = "it is built again by itself, or: push the release again"
+    return DeployError("device.engine.damaged", f"engine {key[:12]}: {problem}", hint=hint)
+
+
+def _openvino_versions() -> Mapping[str, str]:
+    try:
+        version = metadata.version("openvino")
+    except metadata.PackageNotFoundError:
+        version = "not installed"
+    return {"openvino": version, "architecture": platform.machine()}
+
+
+_VERSIONS_OF: Mapping[str, Callable[[], Mapping[str, str]]] = {"openvino": _openvino_versions}

@@ -1,0 +1,48 @@
+"""What a pipeline asks of an engine: which model, read how, at most how many frames at once, decoded how."""
+
+from __future__ import annotations
+
+from edge.config.load import Pipeline
+from edge.config.uris import local_path
+from edge.model.inspect import ModelOverrides, inspect_model
+from edge.types import HeadFamily, ImageSize, ModelSpec
+from edge.vision.detect import Detector
+from edge.vision.heads import Head
+
+__all__ = ["detector_of", "max_batch_of", "read_model"]
+
+
+def read_model(pipeline: Pipeline) -> ModelSpec:
+    """Return what the pipeline's model file is, as far as the pipeline does not say otherwise.
+
+    Raises:
+        ModelError: if it is damaged, unknown, or contradicts the pipeline.
+    """
+    model = pipeline.config.model
+    size = model.input_size
+    overrides = ModelOverrides(
+        family=None if model.family is None else HeadFamily(model.family),
+        labels=None if model.labels is None else tuple(model.labels),
+        input_size=None if size is None else ImageSize(width=size[0], height=size[1]),
+    )
+    return inspect_model(pipeline.resolve(model.onnx), overrides=overrides)
+
+
+def max_batch_of(pipeline: Pipeline) -> int:
+    """Return how many frames the pipeline ever infers at once."""
+    # A live stream never has more than its newest frame to infer; a file always has a next one.
+    streams, most = pipeline.config.streams, pipeline.config.batch.max_frames
+    folder = pipeline.path.parent
+    has_waiting = any(not stream.realtime and local_path(stream.uri, folder) is not None for stream in streams)
+    return most if has_waiting else min(most, len(streams))
+
+
+def detector_of(pipeline: Pipeline, spec: ModelSpec, *, score_threshold: float | None = None) -> Detector:
+    """Return what reads the engine's output; `score_threshold` None: the pipeline's."""
+    model = pipeline.config.model
+    return Detector(
+        head=Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides),
+        score_threshold=model.score_threshold if score_threshold is None else score_threshold,
+        iou_threshold=model.iou_threshold,
+        max_detections=model.max_detections,
+    )

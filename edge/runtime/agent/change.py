@@ -1,0 +1,76 @@
+"""What a person asks of a device besides a push: confirm a trial, go back, clear up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from edge.device.garbage import collect
+from edge.device.moment import this_moment
+from edge.device.releases import check_release
+from edge.device.state import Phase
+from edge.device.switch import confirm as confirm_trial
+from edge.device.switch import roll_back
+from edge.errors import DeployError
+from edge.runtime.agent.conversation import Request, text_of
+from edge.runtime.agent.release import restart_runtime, start_trial
+from edge.runtime.agent.session import Session
+
+__all__ = ["confirm", "gc", "rollback"]
+
+
+def confirm(session: Session, request: Request) -> Mapping[str, Any]:
+    """Confirm `release`, or whichever is on trial; needs no lock, because a push confirms over another connection."""
+    target = session.device.state().target
+    release = text_of(request, "release") if "release" in request.values else target
+    if release is None:
+        raise DeployError("request.not-armed", "no release is on trial", hint="edge-deploy status tells what serves")
+    confirm_trial(session.device, release)
+    return {"release": release}
+
+
+def rollback(session: Session, request: Request) -> Mapping[str, Any]:
+    """Go back: at once to the release before, or, `to` one that is kept, by a trial like that of a push.
+
+    The release before was proven, and it is what the device itself would go back to; any other one may have been
+    proven long ago, with other cameras.
+    """
+    session.check_locked(request)
+    device = session.device
+    wanted = request.values.get("to")
+    if wanted is not None:
+        return _rollback_to(session, check_release(text_of(request, "to")))
+    state = device.state()
+    if state.phase is Phase.IDLE and state.fallback is None:
+        raise DeployError(
+            "request.rollback",
+            "there is no release before this one on the device",
+            hint="edge-deploy status lists what is kept; name one with --to",
+        )
+    session.talk.go_on_alone()
+    landing = roll_back(device, f"asked for by {session.who}", moment=this_moment(), by_person=True)
+    problem = restart_runtime(session)
+    return {"release": landing.release, "on_trial": landing.is_on_trial, "note": problem or ""}
+
+
+def _rollback_to(session: Session, release: str) -> Mapping[str, Any]:
+    device = session.device
+    if release not in device.releases.names():
+        raise DeployError(
+            "request.rollback",
+            f"release {release} is not kept on the device",
+            hint="kept are: " + (", ".join(device.releases.names()) or "none") + "; push the bundle again",
+        )
+    if device.releases.current() == release and device.state().phase is Phase.IDLE:
+        return {"release": release, "on_trial": False, "note": "it serves already"}
+    return {**start_trial(session, release, confirm=False, offer=None), "on_trial": True}
+
+
+def gc(session: Session, request: Request) -> Mapping[str, Any]:
+    """Remove what nobody needs any more."""
+    session.check_locked(request)
+    return asdict(
+        session.talk.while_doing(lambda: collect(session.device, now_s=time.time()), phase="clean", total_s=None)
+    )

@@ -1,0 +1,40 @@
+"""What a device has been through with releases: how far it has come, and which of them failed here."""
+
+from __future__ import annotations
+
+from edge.bundle.manifest import Manifest
+from edge.device.bad import read_bad
+from edge.device.counters import Counters
+from edge.device.device import Device
+from edge.device.state import Phase
+from edge.errors import DeployError
+
+__all__ = ["check_not_bad", "check_trusted_state", "counters_of"]
+
+
+def counters_of(manifest: Manifest) -> Counters:
+    """Return what a device has seen once it has taken the release."""
+    return Counters(sequences={manifest.channel: manifest.sequence}, newest_created_at=manifest.created_at)
+
+
+def check_not_bad(device: Device, release: str) -> None:
+    """Raise DeployError `preflight.bad` if the release has failed on this device before."""
+    bad = read_bad(device.layout, device.durable.files).get(release)
+    if bad is not None:
+        raise DeployError(
+            "preflight.bad",
+            f"release {release} has failed on this device at {bad.at}: {bad.reason}",
+            hint="push another release; if the cause is gone, push it again with --retry-bad",
+            evidence={"verdict": bad.verdict.value, "reason": bad.reason, "at": bad.at},
+        )
+
+
+def check_trusted_state(device: Device) -> None:
+    """Raise DeployError `person.failed` if the device has stopped trying."""
+    state = device.state()
+    if state.phase is Phase.FAILED:
+        raise DeployError(
+            "person.failed",
+            f"the device stopped trying at {state.started_at}: {state.reason}",
+            hint="edge-deploy rollback --to a release that is kept, or push a good one with --retry-bad",
+        )

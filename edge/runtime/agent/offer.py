@@ -1,0 +1,121 @@
+"""Whether a release may come here: its signature first, then what it says, then what this device has."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from edge.bundle import fit
+from edge.bundle.clock import time_floor
+from edge.bundle.manifest import decode_manifest
+from edge.bundle.sign import DOWNGRADE, RELEASE, namespace_of, verify
+from edge.device.counters import read_counters
+from edge.device.facts import gather_facts
+from edge.device.garbage import collect
+from edge.device.settings import read_settings
+from edge.device.state import Phase
+from edge.errors import DeployError
+from edge.runtime.agent.conversation import Request, text_of
+from edge.runtime.agent.history import check_not_bad, check_trusted_state
+from edge.runtime.agent.preflight import check_preflight, need_of
+from edge.runtime.agent.session import Offer, Session
+
+__all__ = ["plan", "put_manifest"]
+
+
+def plan(session: Session, request: Request) -> Mapping[str, Any]:
+    """Say what a push of this release would do; changes nothing and needs no lock."""
+    offer = _read_offer(session, request)
+    release = offer.manifest.release
+    state = session.device.state()
+    missing = session.device.store.missing(offer.lengths)
+    key = session.device.releases.engine_key(release)
+    is_built = session.device.releases.is_ready(release)
+    is_current = session.device.releases.current() == release and is_built and not missing
+    return {
+        "release": release,
+        "current": session.device.releases.current(),
+        "phase": state.phase.value,
+        "last": dict(state.last),
+        "is_unchanged": is_current and state.phase is Phase.IDLE,
+        "missing": {sha256: offer.lengths[sha256] - offset for sha256, offset in missing.items()},
+        "bytes": sum(offer.lengths[sha256] - offset for sha256, offset in missing.items()),
+        "engine": {"key": key, "build": not is_built},
+        "refusals": [_as_json(error) for error in _refusals(session, offer, request)],
+    }
+
+
+def put_manifest(session: Session, request: Request) -> Mapping[str, Any]:
+    """Take the offer of a release; from then on its blobs, and nothing else, are taken."""
+    session.check_locked(request)
+    session.offer = None
+    offer = _read_offer(session, request)
+    refusals = _refusals(session, offer, request)
+    if [error.code for error in refusals] == ["preflight.space"]:
+        # Only when nothing else stands against it, and never what serves or is the way back.
+        now_s, keep = datetime.now(timezone.utc).timestamp(), (offer.manifest.release,)
+        session.talk.while_doing(lambda: collect(session.device, now_s=now_s, keep=keep), phase="clean", total_s=None)
+        refusals = _refusals(session, offer, request)
+    if refusals:
+        raise refusals[0]
+    session.offer = offer
+    return {"release": offer.manifest.release, "signer": offer.signer}
+
+
+def _read_offer(session: Session, request: Request) -> Offer:
+    content, signature = _bytes_of(request, "manifest"), _bytes_of(request, "signature")
+    layout = session.device.layout
+    namespace = namespace_of(signature)
+    signer = verify(
+        content,
+        signature,
+        allowed_signers=layout.allowed_signers,
+        revoked=layout.revoked_keys if layout.revoked_keys.exists() else None,
+        at=_now(session),
+        namespace=DOWNGRADE if namespace == DOWNGRADE else RELEASE,
+    )
+    return Offer(manifest=decode_manifest(content), content=content, signature=signature, signer=signer)
+
+
+def _refusals(session: Session, offer: Offer, request: Request) -> list[DeployError]:
+    device, manifest = session.device, offer.manifest
+    facts = gather_facts(device.layout)
+    counters = read_counters(device.layout, device.durable.files)
+    checks = check_preflight(need_of(manifest, device), facts, device.layout)
+    if request.values.get("retry_bad") is not True:
+        checks += [lambda: check_not_bad(device, manifest.release), lambda: check_trusted_state(device)]
+    misfits = fit.refusals(
+        manifest,
+        facts,
+        sequences=counters.sequences,
+        at=_now(session),
+        is_downgrade_signed=namespace_of(offer.signature) == DOWNGRADE,
+        allow_unproven=read_settings(device.layout.device_toml).allow_unproven,
+    )
+    return [*misfits, *(error for error in map(_error_of, checks) if error is not None)]
+
+
+def _error_of(check: Callable[[], None]) -> DeployError | None:
+    try:
+        check()
+    except DeployError as error:
+        return error
+    return None
+
+
+def _now(session: Session) -> datetime:
+    seen = read_counters(session.device.layout, session.device.durable.files)
+    return time_floor(datetime.now(timezone.utc), newest_created_at=seen.newest_created_at).at
+
+
+def _bytes_of(request: Request, name: str) -> bytes:
+    try:
+        return base64.b64decode(text_of(request, name, most=256 * 1024), validate=True)
+    except ValueError:
+        raise DeployError("request.value", f"{request.verb}: {name} is no base64") from None
+
+
+def _as_json(error: DeployError) -> dict[str, Any]:
+    return {"code": error.code, "problem": error.problem, "hint": error.hint, "evidence": error.evidence}

@@ -1,0 +1,138 @@
+"""Whether a device has what a release will take: asked before the first byte, because a full disk comes too late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from edge.bundle.manifest import Manifest, Role
+from edge.device.device import Device
+from edge.device.facts import Facts
+from edge.device.layout import Layout
+from edge.device.settings import DeviceSettings, read_settings
+from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
+from edge.errors import DeployError
+
+__all__ = ["Need", "check_preflight", "free_for_release", "need_of"]
+
+_MIB = 1024 * 1024
+# A plan is about as large as the float weights at most; while it is built its parts lie beside it. The timing cache
+# and the Q/DQ model are the rest.
+_ENGINE_FACTOR = 3
+_ENGINE_REST_BYTES = 64 * _MIB
+_INODES_PER_FILE = 2  # a blob and a link to it
+_INODES_REST = 200
+_UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What a release still takes, in bytes; `inodes` are files and links."""
+
+    blob_bytes: int
+    engine_bytes: int
+    inodes: int
+    memory_bytes: int
+
+
+def need_of(manifest: Manifest, device: Device) -> Need:
+    """Return what is missing of the release on this device."""
+    lengths = {one.sha256: one.length_bytes for one in manifest.files}
+    missing = device.store.missing(lengths)
+    # The disk has already given a partial blob its whole length.
+    blobs = sum(lengths[sha256] for sha256, offset in missing.items() if offset == 0)
+    model = sum(one.length_bytes for one in manifest.files_of(Role.MODEL))
+    is_built = device.releases.is_ready(manifest.release)
+    return Need(
+        blob_bytes=blobs,
+        engine_bytes=0 if is_built else _ENGINE_FACTOR * model + _ENGINE_REST_BYTES,
+        inodes=_INODES_PER_FILE * len(manifest.files) + _INODES_REST,
+        memory_bytes=manifest.health.min_available_bytes,
+    )
+
+
+def check_preflight(need: Need, facts: Facts, layout: Layout) -> list[Callable[[], None]]:
+    """Return the checks, each of which raises its own DeployError `preflight.*`."""
+    settings = read_settings(layout.device_toml)
+    return [
+        lambda: _check_one_file_system(facts, layout),
+        lambda: _check_space(need, facts, settings),
+        lambda: _check_inodes(need, facts),
+        lambda: _check_memory(need, facts, settings),
+        lambda: _check_units(layout),
+    ]
+
+
+def free_for_release(facts: Facts, settings: DeviceSettings) -> int:
+    """Return the bytes that a release may take: what is free without the reserve."""
+    return facts.disk_free_bytes - _reserve(facts, settings)
+
+
+def _reserve(facts: Facts, settings: DeviceSettings) -> int:
+    return max(settings.reserve_bytes, int(settings.reserve_share * facts.disk_bytes))
+
+
+def _check_space(need: Need, facts: Facts, settings: DeviceSettings) -> None:
+    wanted, free = need.blob_bytes + need.engine_bytes, free_for_release(facts, settings)
+    if wanted > free:
+        raise DeployError(
+            "preflight.space",
+            f"the release takes {_mib(wanted)}, about {_mib(need.engine_bytes)} of them for the engine; "
+            f"free are {_mib(facts.disk_free_bytes)}, {_mib(_reserve(facts, settings))} of them in reserve",
+            hint="free space on the device's /var, or lower reserve_bytes in its device.toml",
+            evidence={
+                "blob_bytes": need.blob_bytes,
+                "engine_bytes": need.engine_bytes,
+                "free_bytes": facts.disk_free_bytes,
+                "reserve_bytes": _reserve(facts, settings),
+            },
+        )
+
+
+def _check_inodes(need: Need, facts: Facts) -> None:
+    if need.inodes > facts.inodes_free:
+        raise DeployError(
+            "preflight.inodes",
+            f"the release takes up to {need.inodes} files, {facts.inodes_free} are left on the file system",
+            hint="remove small files from the device's /var",
+            evidence={"needed": need.inodes, "free": facts.inodes_free},
+        )
+
+
+def _check_memory(need: Need, facts: Facts, settings: DeviceSettings) -> None:
+    wanted = max(need.memory_bytes, settings.reserve_memory_bytes)
+    if facts.memory_available_bytes < wanted:
+        raise DeployError(
+            "preflight.memory",
+            f"{_mib(facts.memory_available_bytes)} of memory are available, {_mib(wanted)} have to stay free",
+            hint="stop what else runs on the device, or add swap for the build",
+            evidence={"available_bytes": facts.memory_available_bytes, "needed_bytes": wanted},
+        )
+
+
+def _check_one_file_system(facts: Facts, layout: Layout) -> None:
+    if not facts.is_one_file_system:
+        raise DeployError(
+            "preflight.filesystem",
+            f"{layout.var} spans more than one file system, so a switch would not be one step",
+            hint="mount one file system at it, not at its folders",
+        )
+
+
+def _check_units(layout: Layout) -> None:
+    absent = [
+        unit
+        for unit in (RUNTIME_UNIT, BUILD_UNIT, TRIAL_UNIT)
+        if not any((layout.root / folder / unit).exists() for folder in _UNIT_FOLDERS)
+    ]
+    if absent:
+        raise DeployError(
+            "preflight.units",
+            f"units are not installed: {', '.join(absent)}",
+            hint="run: edge-deploy provision",
+            evidence={"absent": absent},
+        )
+
+
+def _mib(count: int) -> str:
+    return f"{count / _MIB:.0f} MiB"

@@ -1,0 +1,183 @@
+"""From blobs to a serving release: staged, built while the old one serves, and switched under a trial."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from edge.device.bad import forget_bad
+from edge.device.baseline import measure_baseline
+from edge.device.counters import raise_counters
+from edge.device.moment import this_moment
+from edge.device.settings import read_settings
+from edge.device.switch import arm, switch_to
+from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
+from edge.errors import DeployError
+from edge.runtime.agent.conversation import Request
+from edge.runtime.agent.history import counters_of
+from edge.runtime.agent.session import Offer, Session
+
+__all__ = ["build", "stage", "start_trial", "switch"]
+
+_TRIAL_START_S = 30.0
+_RESTART_S = 240.0
+_MAX_RESULT_BYTES = 64 * 1024
+
+
+def stage(session: Session, request: Request) -> Mapping[str, Any]:
+    """Make the release of its blobs, each of which is read once more; from here on no older one is taken."""
+    offer, device = session.offered(request), session.device
+    damaged = [sha256 for sha256 in offer.lengths if device.store.has(sha256) and not _is_whole(session, offer, sha256)]
+    for sha256 in damaged:
+        device.store.quarantine(sha256)
+    absent = device.store.missing(offer.lengths)
+    if absent:
+        raise DeployError(
+            "transfer.absent" if not damaged else "transfer.damaged",
+            f"{len(absent)} files of the release are not whole on the device, {len(damaged)} of them were damaged",
+            hint="push again: what is missing is sent again",
+            evidence={"damaged": damaged, "absent": sorted(absent)},
+        )
+    manifest = offer.manifest
+    files = {one.path: one.sha256 for one in manifest.files}
+    device.releases.stage(manifest.release, manifest=offer.content, signature=offer.signature, files=files)
+    with device.locked():
+        raise_counters(device.layout, device.durable, counters_of(manifest))
+        if request.values.get("retry_bad") is True:
+            forget_bad(device.layout, device.durable, manifest.release)
+    return {"release": manifest.release}
+
+
+def _is_whole(session: Session, offer: Offer, sha256: str) -> bool:
+    return session.talk.while_doing(lambda: session.device.store.verify(sha256), phase="verify", total_s=None)
+
+
+def build(session: Session, request: Request) -> Mapping[str, Any]:
+    """Build the engine in its own unit, and prove it on the golden frames; the old release serves meanwhile.
+
+    With `detach` the device goes on alone from here: it builds, switches, and judges.
+    """
+    offer = session.offered(request)
+    if request.values.get("detach") is not True:
+        return _build(session, offer)
+    session.talk.ok({"detached": True})
+    session.talk.go_on_alone()
+    _build(session, offer)
+    return start_trial(session, offer.manifest.release, confirm=False, offer=offer)
+
+
+def _build(session: Session, offer: Offer) -> Mapping[str, Any]:
+    device, release = session.device, offer.manifest.release
+    key = device.releases.engine_key(release)
+    if key is not None and device.releases.is_ready(release) and _is_proven(session, release, key):
+        return {"key": key, "seconds": 0.0, "golden": {}, "skipped": True}
+    failure = _run_builder(session, release)
+    if _read_result(session).get("release") not in (release, None):
+        # A build that an earlier push had begun was still running, and it was that one which we waited for.
+        failure = _run_builder(session, release)
+    return _result(session, release, failure)
+
+
+def _run_builder(session: Session, release: str) -> DeployError | None:
+    device = session.device
+    settings = read_settings(device.layout.device_toml)
+    deadline_s = float(settings.build_deadline_s + settings.golden_deadline_s)
+    device.durable.remove(device.layout.build_result)
+    device.durable.put(device.layout.build_request, json.dumps({"release": release}).encode() + b"\n")
+    try:
+        session.talk.while_doing(
+            lambda: session.units.start(BUILD_UNIT, wait=True, timeout_s=deadline_s), phase="build", total_s=deadline_s
+        )
+    except DeployError as error:
+        return error
+    return None
+
+
+def _is_proven(session: Session, release: str, key: str) -> bool:
+    result = _read_result(session)
+    return result.get("release") == release and result.get("key") == key and result.get("ok") is True
+
+
+def _result(session: Session, release: str, failure: DeployError | None) -> Mapping[str, Any]:
+    result = _read_result(session)
+    if result.get("release") != release:
+        # It was killed, or never came so far as to write anything.
+        raise DeployError(
+            "build.died",
+            f"{BUILD_UNIT} ended without a result" + ("" if failure is None else f": {failure.problem}"),
+            hint="see edge-deploy logs; often memory ran out: stop other programs on the device, or add swap",
+        )
+    if result.get("ok") is not True:
+        raise DeployError(
+            _code_of(result),
+            str(result.get("problem", "the build failed")),
+            hint=str(result["hint"])
+            if result.get("hint")
+            else "the old release serves; look at: journalctl -u edge-build",
+            evidence=result["evidence"] if isinstance(result.get("evidence"), dict) else {},
+        )
+    key = str(result.get("key", ""))
+    session.device.releases.attach_engine(release, key)
+    return {"key": key, "seconds": result.get("seconds"), "golden": result.get("golden", {}), "skipped": False}
+
+
+def _code_of(result: Mapping[str, Any]) -> str:
+    code = str(result.get("code", ""))
+    return code if code.partition(".")[0] in ("build", "smoke", "device", "verify") else "build.failed"
+
+
+def _read_result(session: Session) -> dict[str, Any]:
+    path, files = session.device.layout.build_result, session.device.durable.files
+    length = files.length(path)
+    if length is None or length > _MAX_RESULT_BYTES:
+        return {}
+    try:
+        result = json.loads(files.read(path))
+    except (ValueError, OSError):
+        return {}
+    return result if isinstance(result, dict) else {}
+
+
+def switch(session: Session, request: Request) -> Mapping[str, Any]:
+    """Arm, switch, restart, start the trial; from the arming on the device finishes this alone, whoever listens."""
+    offer = session.offered(request)
+    confirm = request.values.get("confirm") is True
+    return start_trial(session, offer.manifest.release, confirm=confirm, offer=offer)
+
+
+def start_trial(session: Session, release: str, *, confirm: bool, offer: Offer | None) -> Mapping[str, Any]:
+    """Put a release on trial that is complete and has its engine."""
+    device = session.device
+    baseline = session.talk.while_doing(
+        lambda: measure_baseline(device.layout.health, release=device.releases.current()), phase="baseline", total_s=5.0
+    )
+    session.talk.go_on_alone()
+    arm(
+        device,
+        release,
+        moment=this_moment(),
+        confirm=confirm,
+        baseline=baseline,
+        seen=None if offer is None else counters_of(offer.manifest),
+        by_force=True,  # whoever came so far was let through on purpose
+    )
+    switch_to(device, release)
+    problem = restart_runtime(session)
+    # Also when the restart failed: the trial is who says so, and who starts the way back.
+    session.units.start(TRIAL_UNIT, wait=False, timeout_s=_TRIAL_START_S)
+    return {"release": release, "confirm": confirm, "note": problem or ""}
+
+
+def restart_runtime(session: Session) -> str | None:
+    """Restart the service; return what went wrong, because the state and not systemd says what follows."""
+
+    def restart() -> None:
+        session.units.reset_failed(RUNTIME_UNIT)
+        session.units.restart(RUNTIME_UNIT)
+
+    try:
+        session.talk.while_doing(restart, phase="restart", total_s=_RESTART_S)
+    except DeployError as error:
+        return error.problem
+    return None

@@ -1,0 +1,118 @@
+"""What one connection has come to: who it is, whether it holds the lock, and which release it offers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from edge.bundle.manifest import Manifest
+from edge.device.device import Device
+from edge.device.facts import facts_as_json, gather_facts
+from edge.device.lock import PushLock
+from edge.device.moment import this_moment
+from edge.device.state import Phase
+from edge.device.units import Units
+from edge.errors import DeployError
+from edge.runtime.agent.conversation import Conversation, Request, text_of
+from edge.transport.frames import PROTOCOL
+from edge.version import __version__
+
+__all__ = ["Offer", "Session", "greeting", "lock", "ping"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A release whose signature has been verified: `signer` is the name that the device knows the key by."""
+
+    manifest: Manifest
+    content: bytes
+    signature: bytes
+    signer: str
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """Length in bytes of each blob."""
+        return {one.sha256: one.length_bytes for one in self.manifest.files}
+
+
+class Session:
+    """One connection; the push lock that it takes is given back with `close`, or when the process ends."""
+
+    def __init__(self, talk: Conversation, device: Device, units: Units, *, origin: str) -> None:
+        self.talk, self.device, self.units, self.origin = talk, device, units, origin
+        self.who = ""
+        self.offer: Offer | None = None
+        self._held = contextlib.ExitStack()
+        self._has_lock = False
+
+    def take_lock(self, who: str, why: str) -> None:
+        """Take the push lock, unless this session has it; DeployError `lock.held`."""
+        if not self._has_lock:
+            self._held.enter_context(PushLock(self.device.layout).acquire(who, why))
+            self._has_lock = True
+        self.who = who
+
+    def close(self) -> None:
+        """Give the lock back."""
+        self._has_lock = False
+        self._held.close()
+
+    def check_locked(self, request: Request) -> None:
+        """Raise DeployError `request.order` unless this session holds the push lock."""
+        if not self._has_lock:
+            raise DeployError("request.order", f"{request.verb}: only the holder of the lock may ask for it")
+
+    def offered(self, request: Request) -> Offer:
+        """Return the release that was put, if `request` names it; DeployError `request.order`."""
+        self.check_locked(request)
+        release = text_of(request, "release")
+        if self.offer is None or self.offer.manifest.release != release:
+            raise DeployError("request.order", f"{request.verb}: release {release[:20]} has not been offered")
+        return self.offer
+
+    def audit(self, what: str, result: str) -> None:
+        """Write down who did what; with the signer's name once a signature has proven it."""
+        signer = "" if self.offer is None else f" (signed by {self.offer.signer})"
+        self.device.audit.write(
+            at=this_moment().at,
+            who=self.who + signer,
+            origin=self.origin,
+            what=what,
+            result=result,
+            release=None if self.offer is None else self.offer.manifest.release,
+        )
+
+
+def greeting(device: Device) -> dict[str, Any]:
+    """Return the first frame: what speaks here, and what it stands on."""
+    return {
+        "protocol": PROTOCOL,
+        "software": __version__,
+        "facts": facts_as_json(gather_facts(device.layout)),
+        "current": device.releases.current(),
+    }
+
+
+def lock(session: Session, request: Request) -> Mapping[str, Any]:
+    """Hold the push lock until the connection ends; while a release is on trial only who says `in_trial` gets it.
+
+    That is a person who wants to go back; a push would only be in the way of the verdict.
+    """
+    session.take_lock(text_of(request, "who", most=200), text_of(request, "why", most=200))
+    state = session.device.state()
+    if state.phase is Phase.TRIAL and request.values.get("in_trial") is not True:
+        session.close()
+        raise DeployError(
+            "lock.trial",
+            f"release {state.target} is on trial since {state.started_at}",
+            hint="wait for its verdict (edge-deploy status), or give --lock-wait",
+            evidence={"release": state.target, "since": state.started_at},
+        )
+    return {}
+
+
+def ping(session: Session, request: Request) -> Mapping[str, Any]:
+    """Say that we are there."""
+    return {}

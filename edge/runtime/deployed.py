@@ -1,0 +1,98 @@
+"""What is run of a release on a device: nothing that was not verified a moment before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.bundle.manifest import Role
+from edge.config.load import Pipeline, load_pipeline
+from edge.device.device import Device
+from edge.device.engine_record import EngineInputs
+from edge.device.layout import Layout
+from edge.device.releases import check_release
+from edge.device.settings import read_settings
+from edge.errors import ConfigError, DeployError
+from edge.runtime.arithmetic import CALIBRATION_DIGITS, Arithmetic
+from edge.runtime.soundness import require_engine, require_files
+from edge.types import Precision
+
+__all__ = ["Deployed", "device_of_release", "open_release"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """A verified release.
+
+    Attributes:
+        release: its name.
+        model_name: what the messages call the model: the name of the pipeline that was bundled.
+        device: the name of this device in its device.toml, for pipelines that state none; None: it has none.
+        engine_key, inputs: of the engine.
+        arithmetic: the plan, and what it computes in.
+    """
+
+    release: str
+    model_name: str
+    device: str | None
+    engine_key: str
+    inputs: EngineInputs
+    arithmetic: Arithmetic
+
+
+def device_of_release(folder: Path) -> tuple[Device, str]:
+    """Return the device and the name of the release in `folder`, which may be `current`.
+
+    Raises:
+        ConfigError: if no release of a device is there.
+    """
+    # `current` is resolved once: if the switch moves while this runs, all files are still of one release.
+    found = folder.resolve()
+    root = found.parents[4] if len(found.parents) > 4 else found
+    layout = Layout(root)
+    try:
+        is_there = layout.release(check_release(found.name)) == found and found.is_dir()
+    except DeployError:
+        is_there = False
+    if not is_there:
+        raise ConfigError(
+            f"--release {folder}: expected a release of this device, /var/lib/edge-deploy/current or releases/NAME",
+            hint="push one: edge-deploy push",
+        )
+    return Device(layout), found.name
+
+
+def open_release(folder: Path) -> tuple[Pipeline, Deployed]:
+    """Return the pipeline of a release, and what is run of it.
+
+    Raises:
+        ConfigError: if there is no release, it is damaged, or its engine is damaged or was built by other software.
+    """
+    device, release = device_of_release(folder)
+    try:
+        manifest = require_files(device, release)
+        record, plan = require_engine(device, release)
+    except DeployError as error:
+        raise ConfigError(f"{error.problem} ({error.code})", hint=error.hint) from error
+    pipeline = load_pipeline(device.layout.release(release) / manifest.files_of(Role.PIPELINE)[0].path)
+    calibration = record.inputs.calibration_sha256
+    arithmetic = Arithmetic(
+        precision=Precision(record.inputs.precision),
+        model=plan,
+        calibration=None if calibration is None else calibration[:CALIBRATION_DIGITS],
+    )
+    return pipeline, Deployed(
+        release=release,
+        model_name=manifest.pipeline_name,
+        device=_name_of(device),
+        engine_key=record.inputs.key,
+        inputs=record.inputs,
+        arithmetic=arithmetic,
+    )
+
+
+def _name_of(device: Device) -> str | None:
+    try:
+        return read_settings(device.layout.device_toml).name
+    except DeployError:  # then by the host's name, as for every pipeline
+        return None

@@ -1,0 +1,219 @@
+"""`edge-runtime build`: an engine that was built here, from what was verified, and has passed its golden frames."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edge.bundle.manifest import Manifest, Role
+from edge.config.load import Pipeline, load_pipeline
+from edge.device.device import Device
+from edge.device.engine_record import BUILD, GOLDEN, PLAN, EngineInputs, EngineRecord, read_plan
+from edge.device.releases import MANIFEST
+from edge.engine.pipeline_model import read_model
+from edge.errors import DeployError, EdgeError
+from edge.runtime.build_process import read_json, run_worker
+from edge.runtime.engine_inputs import engine_inputs
+from edge.runtime.engine_worker import DONE, ERROR, Job
+from edge.runtime.soundness import require_files
+
+__all__ = ["Built", "Builder", "build_for_pipeline", "build_for_release"]
+
+_WORKER = (sys.executable, "-m", "edge.runtime.engine_worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """An engine of this device: its key, how long it took, the gate's numbers, and whether it was there already."""
+
+    key: str
+    seconds: float
+    golden: Mapping[str, Any]
+    is_reused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Builder:
+    """Who builds, and when it has to stop.
+
+    Attributes:
+        device: whose engines.
+        deadline_s: for building and proving together.
+        stop: set by SIGTERM: the build ends, and leaves nothing.
+        worker: the process that works; a test brings one that crashes.
+    """
+
+    device: Device
+    deadline_s: float
+    stop: threading.Event = field(default_factory=threading.Event)
+    worker: Sequence[str] = _WORKER
+
+    def run(self, job: Job) -> Mapping[str, Any]:
+        """Let the worker do a job, as `run_worker` does."""
+        return run_worker(job, worker=self.worker, deadline_s=self.deadline_s, stop=self.stop)
+
+
+def build_for_release(builder: Builder, release: str) -> Built:
+    """Return the release's engine, attached to it: one that is here and intact, or a new one.
+
+    An engine may be shared by releases with other golden frames: each of them has to pass its own.
+
+    Raises:
+        DeployError: `smoke.accuracy` with the numbers of each class; `build.oom`, `build.timeout`, `build.stopped`,
+            `build.failed`, `build.kind`; `device.release.*`.
+    """
+    device = builder.device
+    manifest = require_files(device, release)
+    _require_golden(device, manifest)
+    folder = device.layout.release(release)
+    pipeline = _read(folder / manifest.files_of(Role.PIPELINE)[0].path)
+    proof = None if not manifest.files_of(Role.GOLDEN) else folder / MANIFEST
+    built = _build(builder, pipeline, proof=proof, proof_id=_proof_id(manifest))
+    device.releases.attach_engine(release, built.key)
+    return built
+
+
+def build_for_pipeline(builder: Builder, path: Path) -> Built:
+    """Return the engine of a pipeline file, which nobody has proven: there are no golden frames.
+
+    Raises:
+        DeployError: as `build_for_release`.
+    """
+    return _build(builder, _read(path), proof=None, proof_id="")
+
+
+def _build(builder: Builder, pipeline: Pipeline, *, proof: Path | None, proof_id: str) -> Built:
+    started_s = time.monotonic()
+    inputs = _typed_inputs(pipeline)
+    golden = _reusable(builder.device, inputs.key, proof_id)
+    if golden is None:
+        with _folder(builder.device, inputs.key) as folder:
+            _make(builder, pipeline, inputs, folder, proof=proof, proof_id=proof_id)
+            builder.device.engines.admit(inputs.key, folder)
+    elif proof is not None and golden.get("proof") != proof_id:
+        _prove_again(builder, pipeline, inputs.key, proof=proof, proof_id=proof_id)
+    numbers = _golden_of(builder.device, inputs.key) or {}
+    return Built(
+        key=inputs.key,
+        seconds=round(time.monotonic() - started_s, 3),
+        golden=numbers if proof is not None else {},
+        is_reused=golden is not None,
+    )
+
+
+def _make(
+    builder: Builder, pipeline: Pipeline, inputs: EngineInputs, folder: Path, *, proof: Path | None, proof_id: str
+) -> None:
+    done = builder.run(_job(pipeline, folder, proof=proof))
+    plan = folder / PLAN
+    sha256 = hashlib.sha256(plan.read_bytes()).hexdigest() if plan.is_file() else "nothing"
+    if sha256 != done.get("plan_sha256"):
+        raise DeployError("build.failed", f"the plan was not written wholly ({sha256[:12]})", hint="push it again")
+    record = EngineRecord(
+        inputs=inputs, plan_sha256=sha256, plan_bytes=plan.stat().st_size, seconds=float(done["seconds"])
+    )
+    (folder / BUILD).write_bytes(record.encode())
+    (folder / GOLDEN).write_bytes(_with_proof(folder / GOLDEN, proof_id))
+    for rest in (DONE, ERROR):
+        (folder / rest).unlink(missing_ok=True)
+
+
+def _prove_again(builder: Builder, pipeline: Pipeline, key: str, *, proof: Path, proof_id: str) -> None:
+    device = builder.device
+    with tempfile.TemporaryDirectory(prefix="edge-golden-") as name:
+        folder = Path(name)
+        job = _job(pipeline, folder, proof=proof, plan=device.layout.engine(key) / PLAN)
+        builder.run(job)
+        content = _with_proof(folder / GOLDEN, proof_id)
+    device.durable.put(device.layout.engine(key) / GOLDEN, content)
+
+
+def _job(pipeline: Pipeline, folder: Path, *, proof: Path | None, plan: Path | None = None) -> Job:
+    return Job(
+        pipeline=str(pipeline.path),
+        manifest=None if proof is None else str(proof),
+        folder=str(folder),
+        plan=None if plan is None else str(plan),
+    )
+
+
+@contextmanager
+def _folder(device: Device, key: str) -> Iterator[Path]:
+    """Give a folder to build in, and leave nothing of it unless it was admitted."""
+    folder = device.engines.begin(key)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _reusable(device: Device, key: str, proof_id: str) -> Mapping[str, Any] | None:
+    """Return what the engine's golden frames say, if it is here and intact; a damaged one is taken away."""
+    if not device.engines.has(key):
+        return None
+    try:
+        read_plan(device.engines, key)
+    except DeployError:
+        device.engines.quarantine(key)
+        return None
+    return _golden_of(device, key) or {}
+
+
+def _golden_of(device: Device, key: str) -> Mapping[str, Any] | None:
+    try:
+        values = json.loads(device.engines.read(key, GOLDEN))
+    except (DeployError, ValueError, RecursionError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def _with_proof(path: Path, proof_id: str) -> bytes:
+    numbers = read_json(path) if path.is_file() else {"passed": None}  # None: there are no golden frames
+    return json.dumps({**numbers, "proof": proof_id}, indent=1).encode() + b"\n"
+
+
+def _proof_id(manifest: Manifest) -> str:
+    """Return what a passed gate stands for: these frames, within these limits."""
+    frames = [one.sha256 for role in (Role.GOLDEN, Role.GOLDEN_IMAGE) for one in manifest.files_of(role)]
+    limits = manifest.golden
+    content = [*frames, limits.min_recall, limits.max_extra, limits.min_iou, limits.max_score_error]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16] if frames else ""
+
+
+def _require_golden(device: Device, manifest: Manifest) -> None:
+    """Read the golden frames once more: a bit that flipped since the push must not decide."""
+    for role in (Role.GOLDEN, Role.GOLDEN_IMAGE):
+        for one in manifest.files_of(role):
+            if not device.store.verify(one.sha256):
+                raise DeployError(
+                    "device.release.damaged",
+                    f"release {manifest.release}: {one.path} is not what was pushed",
+                    hint="push it again: what is damaged is fetched anew",
+                    evidence={"path": one.path, "sha256": one.sha256},
+                )
+
+
+def _read(path: Path) -> Pipeline:
+    try:
+        return load_pipeline(path)
+    except EdgeError as error:
+        raise DeployError("build.failed", error.problem, hint=error.hint) from error
+
+
+def _typed_inputs(pipeline: Pipeline) -> EngineInputs:
+    try:
+        return engine_inputs(pipeline, read_model(pipeline))
+    except DeployError:
+        raise
+    except EdgeError as error:
+        raise DeployError("build.failed", error.problem, hint=error.hint) from error

@@ -1,0 +1,59 @@
+"""What the engine of a pipeline depends on, and with it its key: the same when it is built and when it is run."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import fields
+
+from edge.config.load import Pipeline
+from edge.device.engine_record import EngineInputs, engine_versions
+from edge.engine.pipeline_model import max_batch_of
+from edge.engine.select import engine_kind
+from edge.errors import ConfigError
+from edge.types import ModelSpec, Precision
+
+__all__ = ["engine_inputs", "require_same_inputs"]
+
+
+def engine_inputs(pipeline: Pipeline, spec: ModelSpec) -> EngineInputs:
+    """Return the inputs of the engine that this pipeline gets on this machine.
+
+    Raises:
+        EngineError: if its kind is not to be had here.
+        DeployError: `build.kind`, the same.
+    """
+    config = pipeline.config
+    precision = Precision.INT8 if spec.is_quantized else Precision(config.model.precision)
+    kind, most, size = engine_kind(config.engine), max_batch_of(pipeline), spec.preprocess.size
+    has_table = precision is Precision.INT8 and config.model.calibration is not None
+    return EngineInputs(
+        onnx_sha256=spec.sha256,
+        calibration_sha256=_sha256(pipeline, config.model.calibration or "") if has_table else None,
+        kind=kind,
+        precision=precision.value,
+        max_batch=most,
+        input_size=(size.width, size.height),
+        preprocess_sha256=spec.preprocess.sha256,
+        options={"threads": config.engine.threads, "rows_per_request": min(config.engine.rows_per_request, most)},
+        versions=engine_versions(kind),
+    )
+
+
+def require_same_inputs(built: EngineInputs, pipeline: Pipeline, spec: ModelSpec) -> None:
+    """Refuse an engine that was built from something else than what would be built now.
+
+    Raises:
+        ConfigError: naming what differs.
+    """
+    now = engine_inputs(pipeline, spec)
+    if now.key != built.key:
+        pairs = ((one.name, getattr(built, one.name), getattr(now, one.name)) for one in fields(EngineInputs))
+        told = "; ".join(f"{name}: built with {was}, now {now}" for name, was, now in pairs if was != now)
+        raise ConfigError(
+            f"{pipeline.path}: engine {built.key[:12]} does not belong to this release here ({told})",
+            hint="it is built again by itself, or: push the release again",
+        )
+
+
+def _sha256(pipeline: Pipeline, path: str) -> str:
+    return hashlib.sha256(pipeline.resolve(path).read_bytes()).hexdigest()

@@ -1,0 +1,131 @@
+"""The commands of `edge-runtime` that start in no time and need the standard library only."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from edge.errors import EdgeError
+
+if TYPE_CHECKING:
+    from edge.device.device import Device
+
+__all__ = ["COMMANDS", "main"]
+
+_INTERNAL_ERROR = 1
+
+_AGENT = "Answer edge-deploy on stdin and stdout; started over SSH by a push."
+_RECOVER = "After a power cut: make the switch and its state whole again."
+_TRIAL = "Judge the release on trial: commit it, or say why it cannot stay."
+_ROLLBACK = "Go back to the release before, whatever has failed."
+_FACTS = "What this device says of itself, as JSON."
+
+
+def main(command: str, arguments: Sequence[str]) -> int:
+    """Run one of `COMMANDS` and return its exit code; problems are told on stderr, without a traceback."""
+    logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
+    try:
+        return COMMANDS[command][1](arguments)
+    except EdgeError as error:
+        code = getattr(error, "code", "")
+        sys.stderr.write(f"error: {error}{f' ({code})' if code else ''}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return 130
+    except Exception as error:  # the border: everything else is ours to mend
+        logging.getLogger("edge").info("internal error", exc_info=True)
+        sys.stderr.write(f"internal error: {type(error).__name__}: {error}; report it\n")
+        return _INTERNAL_ERROR
+
+
+def _agent(arguments: Sequence[str]) -> int:
+    options = _parser("agent", _AGENT, "  edge-runtime agent").parse_args(arguments)
+    from edge.runtime.agent.entry import main as agent
+
+    return agent([] if options.root == Path("/") else ["--root", str(options.root)])
+
+
+def _recover(arguments: Sequence[str]) -> int:
+    parser = _parser("recover", _RECOVER, "  edge-runtime recover --boot")
+    parser.add_argument("--boot", action="store_true", help="say that nothing serves yet, as edge-recover.service does")
+    options = parser.parse_args(arguments)
+    from edge.runtime.recover import recover_at_boot
+
+    recovery = recover_at_boot(_device(options.root))
+    on_trial = ", on trial" if recovery.is_on_trial else ""
+    sys.stderr.write(f"{recovery.release or 'no release'}{on_trial}: {recovery.note}\n")
+    return 0
+
+
+def _trial(arguments: Sequence[str]) -> int:
+    options = _parser("trial", _TRIAL, "  edge-runtime trial").parse_args(arguments)
+    from edge.device.units import SystemctlUnits
+    from edge.runtime.trial import run_trial
+
+    return run_trial(_device(options.root), SystemctlUnits())
+
+
+def _rollback(arguments: Sequence[str]) -> int:
+    parser = _parser(
+        "rollback",
+        _ROLLBACK,
+        "  edge-runtime rollback --reason unit-failed\n"
+        "  edge-runtime rollback --reason 'wrong cameras' --to 3f9a1c07b2de",
+    )
+    parser.add_argument("--reason", required=True, metavar="TEXT", help="why, for the audit log and the messages")
+    parser.add_argument("--to", metavar="RELEASE", help="a release that is kept here; it goes on trial")
+    options = parser.parse_args(arguments)
+    from edge.device.units import SystemctlUnits
+    from edge.runtime.rollback import go_back, go_to
+
+    device = _device(options.root)
+    done = go_back(device, SystemctlUnits(), options.reason) if options.to is None else go_to(device, options.to)
+    sys.stderr.write(f"{done.release or 'no release'}: {done.note}\n")
+    return 0
+
+
+def _facts(arguments: Sequence[str]) -> int:
+    options = _parser("facts", _FACTS, "  edge-runtime facts").parse_args(arguments)
+    from edge.device.facts import facts_as_json, gather_facts
+
+    json.dump(facts_as_json(gather_facts(_device(options.root).layout)), sys.stdout, indent=2)
+    sys.stdout.write("\n")
+    return 0
+
+
+def _device(root: Path) -> Device:
+    from edge.device.device import Device
+    from edge.device.layout import Layout
+
+    return Device(Layout(root))
+
+
+def _parser(name: str, summary: str, examples: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"edge-runtime {name}",
+        description=summary,
+        epilog=f"examples:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--root", type=Path, default=Path("/"), metavar="DIR", help="stands for /; for tests")
+    return parser
+
+
+COMMANDS: Mapping[str, tuple[str, Callable[[Sequence[str]], int]]] = MappingProxyType(
+    {
+        "agent": (_AGENT, _agent),
+        "recover": (_RECOVER, _recover),
+        "trial": (_TRIAL, _trial),
+        "rollback": (_ROLLBACK, _rollback),
+        "facts": (_FACTS, _facts),
+    }
+)
+"""By name: one line of help, and what runs it."""

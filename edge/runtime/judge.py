@@ -1,0 +1,237 @@
+"""The verdict on a release on trial, from what was seen of it: pure, no clock, no files. Standard library only."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from edge.bundle.manifest import HealthLimits
+from edge.device.health import Health
+from edge.device.units import UnitState
+
+__all__ = ["Baseline", "Judgement", "Observation", "Verdict", "baseline_from_state", "judge"]
+
+_WINDOW_S = 10.0  # rates are measured over so long: short enough to see a break, long enough to count frames
+_STALE_S = 5.0  # the health file is written every second
+_DEAD_RESULTS = ("watchdog", "oom-kill", "core-dump", "signal", "exit-code", "timeout", "start-limit-hit", "resources")
+
+
+class Verdict(str, enum.Enum):
+    """What is to be done."""
+
+    WAIT = "wait"
+    GOOD = "good"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What was so before the switch; what did not work then is not blamed on the next release.
+
+    Attributes:
+        rates: inferred frames per second of each stream that gave any.
+        infer_p95_ms: of the last frames; None: there were none.
+        mqtt_connected: None: there was no broker in the pipeline.
+        mqtt_per_s: messages acknowledged per second.
+        available_bytes: memory that was free; None: not known.
+    """
+
+    rates: Mapping[str, float] = field(default_factory=dict)
+    infer_p95_ms: float | None = None
+    mqtt_connected: bool | None = None
+    mqtt_per_s: float = 0.0
+    available_bytes: int | None = None
+
+
+def baseline_from_state(values: Mapping[str, Any]) -> Baseline:
+    """Return what `edge.device.baseline` has measured; what is not there was not known."""
+    rates = {str(name): float(rate) for name, rate in dict(values.get("streams") or {}).items()}
+    return Baseline(
+        rates={name: rate for name, rate in rates.items() if rate > 0},
+        infer_p95_ms=values.get("infer_p95_ms"),
+        mqtt_connected=values.get("mqtt_connected"),
+        mqtt_per_s=float(values.get("mqtt_per_s") or 0.0),
+        available_bytes=values.get("available_bytes"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One look at the service.
+
+    Attributes:
+        at_ns: CLOCK_BOOTTIME.
+        unit: what systemd knows.
+        health: the health file; None: there is none, or it is of another run or release.
+        available_bytes: free memory; None: not known.
+    """
+
+    at_ns: int
+    unit: UnitState
+    health: Health | None
+    available_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """A verdict, why, for how long all has been well, and what is wrong but is no fault of this release."""
+
+    verdict: Verdict
+    reason: str
+    held_s: float = 0.0
+    warnings: tuple[str, ...] = field(default=())
+
+
+def judge(
+    baseline: Baseline, limits: HealthLimits, seen: Sequence[Observation], *, release: str, started_ns: int
+) -> Judgement:
+    """Return the verdict as of the last observation.
+
+    A hard fault ends the trial at once. Everything else has to hold for `limits.hold_s` without interruption, before
+    `limits.deadline_s` after `started_ns` (CLOCK_BOOTTIME of the switch). What did not work before is only mentioned.
+
+    Args:
+        baseline: how it was before the switch.
+        limits: of the release's manifest.
+        seen: all observations since the trial began, in order, at least one.
+        release: that is on trial; a health file of another one says nothing.
+        started_ns: when it was switched to.
+    """
+    usable = [_without_strangers(one, release) for one in seen]
+    warnings = tuple(_warnings(baseline, limits, usable[-1]))
+    fault = _hard_fault(baseline, limits, usable)
+    if fault is not None:
+        return Judgement(verdict=Verdict.BAD, reason=fault, warnings=warnings)
+    since_ns, problem = _well_since(baseline, limits, usable)
+    now_ns = usable[-1].at_ns
+    held_s = 0.0 if since_ns is None else (now_ns - since_ns) / 1e9
+    if since_ns is not None and held_s >= limits.hold_s:
+        return Judgement(verdict=Verdict.GOOD, reason=f"all well for {held_s:.0f} s", held_s=held_s, warnings=warnings)
+    if (now_ns - started_ns) / 1e9 >= limits.deadline_s:
+        reason = f"not well for {limits.hold_s:g} s within {limits.deadline_s:g} s: {problem or 'too late'}"
+        return Judgement(verdict=Verdict.BAD, reason=reason, held_s=held_s, warnings=warnings)
+    return Judgement(verdict=Verdict.WAIT, reason=problem or "holding", held_s=held_s, warnings=warnings)
+
+
+def _without_strangers(one: Observation, release: str) -> Observation:
+    # The file of the release before stays until the new one writes its own.
+    health = one.health
+    is_its_own = (
+        health is not None
+        and health.release == release
+        and (not one.unit.invocation or health.invocation == one.unit.invocation)
+        and one.at_ns - health.at_boottime_ns < _STALE_S * 1e9
+    )
+    return (
+        one
+        if is_its_own
+        else Observation(at_ns=one.at_ns, unit=one.unit, health=None, available_bytes=one.available_bytes)
+    )
+
+
+def _hard_fault(baseline: Baseline, limits: HealthLimits, seen: Sequence[Observation]) -> str | None:
+    last = seen[-1]
+    runs = [one.unit.invocation for one in seen if one.unit.invocation]
+    if last.unit.active == "failed":
+        return f"the service has failed: {last.unit.result}, exit status {last.unit.exit_status}"
+    if last.unit.sub == "auto-restart" or len(set(runs)) > 1 or last.unit.restarts > seen[0].unit.restarts:
+        why = last.unit.result if last.unit.result in _DEAD_RESULTS else "it ended"
+        return f"the service was started again: {why}, exit status {last.unit.exit_status}"
+    was_enough = baseline.available_bytes is None or baseline.available_bytes >= limits.min_available_bytes
+    if was_enough and last.available_bytes is not None and last.available_bytes < limits.min_available_bytes:
+        return f"{last.available_bytes} bytes of memory are left, at least {limits.min_available_bytes} expected"
+    return None
+
+
+def _well_since(baseline: Baseline, limits: HealthLimits, seen: Sequence[Observation]) -> tuple[int | None, str | None]:
+    """Return since when all is well without interruption (None: it is not), and what is missing if it is not."""
+    since_ns: int | None = None
+    problem: str | None = "no observation"
+    for count in range(1, len(seen) + 1):
+        problem = _problem(baseline, limits, seen[:count])
+        if problem is not None:
+            since_ns = None
+        elif since_ns is None:
+            since_ns = seen[count - 1].at_ns
+    return since_ns, problem
+
+
+def _problem(baseline: Baseline, limits: HealthLimits, seen: Sequence[Observation]) -> str | None:
+    """Return what is not well as of the last of `seen`, judged over the window before it."""
+    last = seen[-1]
+    if last.unit.active != "active":
+        return f"the service is {last.unit.active}"
+    if last.health is None or not last.health.is_ready:
+        return "the service does not say how it stands"
+    first = _first_of_window(seen, min(_WINDOW_S, limits.hold_s))
+    if first is None:
+        return "not observed for long enough"
+    return next(_complaints(baseline, limits, first, last.health), None)
+
+
+def _first_of_window(seen: Sequence[Observation], window_s: float) -> Health | None:
+    """Return the newest snapshot that is at least `window_s` old and unbroken since; None: there is none."""
+    end_ns = seen[-1].at_ns
+    for later, one in pairwise(reversed(seen)):
+        if one.health is None:
+            return None
+        if (end_ns - one.at_ns) / 1e9 >= window_s and later.health is not None:
+            return one.health
+    return None
+
+
+def _complaints(baseline: Baseline, limits: HealthLimits, first: Health, last: Health) -> Iterator[str]:
+    elapsed_s = (last.at_boottime_ns - first.at_boottime_ns) / 1e9
+    yield from _stream_complaints(baseline, limits, first, last, elapsed_s)
+    most_ms = limits.infer_p95_ms
+    if most_ms is None and baseline.infer_p95_ms is not None:
+        most_ms = baseline.infer_p95_ms * limits.max_slowdown
+    if most_ms is not None and last.infer_p95_ms is not None and last.infer_p95_ms > most_ms:
+        yield f"inference takes {last.infer_p95_ms:.1f} ms (p95), at most {most_ms:.1f} ms expected"
+    if limits.age_p95_ms is not None and last.age_p95_ms is not None and last.age_p95_ms > limits.age_p95_ms:
+        yield f"frames are {last.age_p95_ms:.1f} ms old (p95), at most {limits.age_p95_ms:.1f} ms expected"
+    yield from _mqtt_complaints(baseline, first, last)
+
+
+def _stream_complaints(
+    baseline: Baseline, limits: HealthLimits, first: Health, last: Health, elapsed_s: float
+) -> Iterator[str]:
+    for name, stream in sorted(last.streams.items()):
+        count = stream.inferred - (first.streams[name].inferred if name in first.streams else 0)
+        wanted = baseline.rates.get(name, 0.0) * limits.min_rate_share * elapsed_s
+        if stream.state == "ended":  # a file that was read to its end
+            continue
+        if count + 1 < wanted:  # one frame may fall to either side of the window
+            yield f"stream {name}: {count / elapsed_s:.2f} frames per second, {wanted / elapsed_s:.2f} expected"
+        if name in baseline.rates and stream.inferred == 0:
+            yield f"stream {name}: no frame yet"
+
+
+def _mqtt_complaints(baseline: Baseline, first: Health, last: Health) -> Iterator[str]:
+    if not baseline.mqtt_connected or last.mqtt_connected is None:
+        return
+    if not last.mqtt_connected:
+        yield "the broker is not connected, and was before"
+    elif last.mqtt_acknowledged == 0:
+        yield "the broker has acknowledged nothing"
+    elif baseline.mqtt_per_s * _WINDOW_S >= 2 and last.mqtt_acknowledged == first.mqtt_acknowledged:
+        yield "the broker acknowledges nothing any more"
+
+
+def _warnings(baseline: Baseline, limits: HealthLimits, last: Observation) -> Iterator[str]:
+    health = last.health
+    if health is None:
+        return
+    for name in sorted(set(baseline.rates) - set(health.streams)):
+        yield f"stream {name}: is not part of this release"
+    for name, stream in sorted(health.streams.items()):
+        if name not in baseline.rates and stream.inferred == 0:
+            yield f"stream {name}: no frames, as before ({stream.state})"
+    if health.mqtt_connected is False and not baseline.mqtt_connected:
+        yield "the broker is not connected, as before"
+    low = last.available_bytes is not None and last.available_bytes < limits.min_available_bytes
+    if low:
+        yield f"{last.available_bytes} bytes of memory are left, as before"

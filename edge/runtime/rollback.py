@@ -1,0 +1,115 @@
+"""`edge-runtime rollback`: the one way back, whatever has failed. Standard library only.
+
+It moves the switch, or asks for the engine to be built anew, and leaves starting things to the unit that runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+
+from edge.device.device import Device
+from edge.device.moment import Moment, this_moment
+from edge.device.releases import check_release
+from edge.device.state import Phase, State
+from edge.device.switch import arm, count_attempt, roll_back, switch_to
+from edge.device.units import RUNTIME_UNIT, Units
+from edge.errors import DeployError
+from edge.runtime.soundness import is_sound, problem_of, put_aside, require_engine
+from edge.version import __version__
+
+__all__ = ["WayBack", "go_back", "go_to"]
+
+_log = logging.getLogger(__name__)
+_EX_CONFIG = 78
+_REBUILDS = 2  # in a row; what is still not well then is better left
+_REBUILT = ("device.engine.damaged", "device.engine.changed", "device.engine.missing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayBack:
+    """What was done: `release` is current now (None: nothing serves); `is_rebuild`: its engine is to be built anew."""
+
+    release: str | None
+    note: str
+    is_rebuild: bool = False
+
+
+def go_back(device: Device, units: Units, reason: str, *, moment: Moment | None = None) -> WayBack:
+    """Do what a failure of the runtime or of a trial asks for; do nothing where neither has failed.
+
+    A release whose engine no longer fits this device is not left: another system needs another engine of the same
+    release, and of an older one too. What is damaged is put aside, so that a push or a build makes it anew.
+
+    Raises:
+        DeployError: `person.failed`, when nothing is left that could be done alone; `device.*`.
+    """
+    moment = moment or this_moment()
+    state, current = device.state(), device.releases.current()
+    if state.phase is Phase.IDLE and not _has_failed(units):
+        return WayBack(release=current, note="nothing has failed")
+    problem = None if current is None else problem_of(device, current) or _outdated(device, units, current)
+    if current is not None and problem is not None:
+        _log.error("release cannot serve release=%s code=%s problem=%s", current, problem.code, problem.problem)
+        put_aside(device, current, problem)
+        if _may_rebuild(device, state, current, problem):
+            count_attempt(device, f"{reason}: {problem.problem}", moment=moment)
+            device.durable.put(device.layout.build_request, json.dumps({"release": current}).encode() + b"\n")
+            return WayBack(release=current, note=f"asked for a new engine: {problem.problem}", is_rebuild=True)
+    why = state.reason or (reason if problem is None else f"{reason}: {problem.problem}")
+    landing = roll_back(device, why, moment=moment, is_valid=lambda release: is_sound(device, release))
+    return WayBack(release=landing.release, note=f"went back: {why}")
+
+
+def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayBack:
+    """Put a release that is kept on trial, because a person asks for it.
+
+    Raises:
+        DeployError: `request.release`, `request.rollback` if it is not kept or cannot serve; `lock.trial`.
+    """
+    check_release(release)
+    problem = problem_of(device, release)
+    if problem is not None:
+        kept = ", ".join(device.releases.names()) or "none"
+        raise DeployError(
+            "request.rollback", f"release {release} cannot serve: {problem.problem}", hint=f"kept are: {kept}"
+        )
+    arm(device, release, moment=moment or this_moment(), by_force=True)
+    switch_to(device, release)
+    return WayBack(release=release, note="on trial: restart edge-runtime, then start edge-trial")
+
+
+def _outdated(device: Device, units: Units, current: str) -> DeployError | None:
+    """Return a problem if the service refuses its configuration since edge-deploy itself was replaced.
+
+    What an engine is built from is worked out by the software; only the service can see that it no longer fits.
+    """
+    record, _ = require_engine(device, current)
+    try:
+        refuses = units.state(RUNTIME_UNIT).exit_status == _EX_CONFIG
+    except DeployError:
+        refuses = False
+    if not refuses or record.software == __version__:
+        return None
+    return DeployError("device.engine.changed", f"the engine was built by edge-deploy {record.software}")
+
+
+def _has_failed(units: Units) -> bool:
+    try:
+        return units.is_failed(RUNTIME_UNIT)
+    except DeployError as error:  # whoever started us had a reason; one attempt too many is counted, not lost
+        _log.warning("unit cannot be looked at reason=%s", error)
+        return True
+
+
+def _may_rebuild(device: Device, state: State, current: str, problem: DeployError) -> bool:
+    """Return whether a new engine may help: not on trial, where the fallback is at hand, and not again and again."""
+    if problem.code not in _REBUILT or state.phase is not Phase.IDLE or state.attempts_this_boot >= _REBUILDS:
+        return False
+    try:
+        result = json.loads(device.durable.files.read(device.layout.build_result))
+    except (OSError, ValueError, RecursionError):
+        return True
+    has_failed = isinstance(result, dict) and result.get("release") == current and result.get("ok") is not True
+    return not has_failed

@@ -1,0 +1,81 @@
+"""From a pipeline file or a release to a running service that says how it stands."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.config.load import Pipeline, load_pipeline
+from edge.device.layout import Layout
+from edge.device.notify import Notifier
+from edge.runtime.build import build_parts
+from edge.runtime.deployed import Deployed, open_release
+from edge.runtime.report import RunReport
+from edge.runtime.service import Parts, Service
+from edge.runtime.vitals import Vitals, health_path
+from edge.runtime.warm_up import warm_up
+
+__all__ = ["Serving", "open_serving", "serve"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """What is to run, read and verified; `deployed` is None for a pipeline file."""
+
+    pipeline: Pipeline
+    deployed: Deployed | None
+    vitals: Vitals
+
+    def build(self, *, annotate_dir: Path | None = None, annotate_every_s: float = 1.0) -> Parts:
+        """Return its parts, as `build_parts` does."""
+        self.vitals.loading("loading the engine")
+        return build_parts(
+            self.pipeline, deployed=self.deployed, annotate_dir=annotate_dir, annotate_every_s=annotate_every_s
+        )
+
+
+def open_serving(*, path: Path | None, release_dir: Path | None, health: Path | None) -> Serving:
+    """Return what is to run: the pipeline at `path`, or else the release in `release_dir`.
+
+    Args:
+        path: a pipeline file; None: the release.
+        release_dir: a release's folder on this device, or `current`.
+        health: where the health file goes; None: to the place where a device has it, if there is one.
+
+    Raises:
+        ConfigError: if the file cannot be used as written, or the release is not what it was.
+    """
+    notifier = Notifier()
+    notifier.tell("STATUS=reading what to run")
+    if release_dir is None:
+        if path is None:
+            raise ValueError("neither a pipeline file nor a release")
+        pipeline, deployed = load_pipeline(path), None
+    else:
+        pipeline, deployed = open_release(release_dir)
+    vitals = Vitals(
+        notifier,
+        path=health_path(health, Layout().health),
+        release="" if deployed is None else deployed.release,
+    )
+    return Serving(pipeline=pipeline, deployed=deployed, vitals=vitals)
+
+
+def serve(parts: Parts, vitals: Vitals, stop: threading.Event, *, duration_s: float | None = None) -> RunReport:
+    """Run the parts until `stop` is set, `duration_s` is over or every stream has ended; return the final account.
+
+    Raises:
+        EngineError: if the engine fails.
+    """
+    vitals.loading("warming up the engine")
+    try:
+        warm_up(parts.inference.engine)
+    except BaseException:
+        parts.inference.engine.close()
+        parts.publisher.close()
+        raise
+    vitals.ready()
+    return Service(parts, on_stop=vitals.stopping).run(
+        stop, duration_s=duration_s, on_tick=vitals.tick, tick_s=vitals.every_s
+    )

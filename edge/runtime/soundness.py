@@ -1,0 +1,80 @@
+"""Whether a release on this device can serve: its files and its engine are what they were. Standard library only."""
+
+from __future__ import annotations
+
+from edge.bundle.manifest import Manifest, Role, decode_manifest
+from edge.device.device import Device
+from edge.device.engine_record import EngineRecord, read_plan
+from edge.errors import DeployError
+
+__all__ = ["is_sound", "problem_of", "put_aside", "require_engine", "require_files"]
+
+# What is computed with. A damaged clip shows by itself, and there may be gigabytes of them.
+_CHECKED = (Role.PIPELINE, Role.MODEL, Role.CALIBRATION, Role.CERTIFICATE)
+
+
+def require_files(device: Device, release: str) -> Manifest:
+    """Return the manifest of a release whose files are all there, and are what it says.
+
+    Raises:
+        DeployError: `device.release.missing`, `device.release.damaged` with the blob's digest in its evidence;
+            `verify.manifest.*`.
+    """
+    if not device.releases.is_complete(release):
+        raise DeployError(
+            "device.release.missing", f"release {release}: it or one of its files is not here", hint="push it again"
+        )
+    manifest = decode_manifest(device.releases.manifest(release))
+    blobs = device.releases.blobs(release)
+    for one in manifest.files:
+        if blobs.get(one.path) != one.sha256:
+            raise _damaged(release, one.path, one.sha256, "leads to another blob than the manifest says")
+        if one.role in _CHECKED and not device.store.verify(one.sha256):
+            raise _damaged(release, one.path, one.sha256, "is not what was pushed")
+    return manifest
+
+
+def require_engine(device: Device, release: str) -> tuple[EngineRecord, bytes]:
+    """Return the record and the plan of the release's engine, which fits this device as it is now.
+
+    Raises:
+        DeployError: `device.engine.missing`, `device.engine.damaged`, `device.engine.changed`.
+    """
+    key = device.releases.engine_key(release)
+    if key is None:
+        raise DeployError("device.engine.missing", f"release {release}: no engine was built", hint="push it again")
+    return read_plan(device.engines, key)
+
+
+def problem_of(device: Device, release: str) -> DeployError | None:
+    """Return why a release cannot serve; None if it can."""
+    try:
+        require_files(device, release)
+        require_engine(device, release)
+    except DeployError as error:
+        return error
+    return None
+
+
+def is_sound(device: Device, release: str) -> bool:
+    """Return whether a release can serve; one whose engine is of another system can, once it is built anew."""
+    problem = problem_of(device, release)
+    return problem is None or problem.code == "device.engine.changed"
+
+
+def put_aside(device: Device, release: str, problem: DeployError) -> None:
+    """Take what is damaged away, so that the next push or build makes it anew; nothing that is intact is touched."""
+    if problem.code == "device.release.damaged":
+        device.store.quarantine(str(problem.evidence["sha256"]))
+    key = device.releases.engine_key(release)
+    if problem.code == "device.engine.damaged" and key is not None and device.engines.has(key):
+        device.engines.quarantine(key)
+
+
+def _damaged(release: str, path: str, sha256: str, what: str) -> DeployError:
+    return DeployError(
+        "device.release.damaged",
+        f"release {release}: {path} {what}",
+        hint="push it again: what is damaged is fetched anew",
+        evidence={"path": path, "sha256": sha256},
+    )

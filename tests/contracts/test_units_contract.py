@@ -1,0 +1,91 @@
+"""What both `Units` do, and the exact command lines of the real one."""
+
+import pytest
+
+from edge.device.units import SystemctlUnits
+from edge.errors import DeployError
+from tests.support.units import FakeSystemctl, FakeUnits
+from tests.support.wait import wait_until
+
+GOOD, BAD = "edge-runtime.service", "edge-build.service"
+
+
+@pytest.fixture(params=["systemctl", "fake"])
+def units(request, tmp_path):
+    if request.param == "fake":
+        return FakeUnits(GOOD, failing=(BAD,))
+    return SystemctlUnits(str(FakeSystemctl(tmp_path, GOOD, failing=(BAD,)).path), sudo=())
+
+
+def test_a_unit_that_was_started_is_active(units):
+    units.start(GOOD, wait=True, timeout_s=20)
+
+    assert units.is_active(GOOD)
+    assert not units.is_failed(GOOD)
+
+
+def test_a_restart_is_another_invocation(units):
+    units.restart(GOOD)
+    before = units.state(GOOD).invocation
+    units.restart(GOOD)
+
+    assert before
+    assert units.state(GOOD).invocation not in ("", before)
+
+
+def test_a_unit_that_fails_says_so_until_it_is_reset(units):
+    with pytest.raises(DeployError) as caught:
+        units.start(BAD, wait=True, timeout_s=20)
+
+    assert caught.value.code == "device.systemd"
+    assert BAD in str(caught.value)
+    assert units.is_failed(BAD)
+    units.reset_failed(BAD)
+    assert not units.is_failed(BAD)
+
+
+def test_a_unit_that_is_not_there(units):
+    assert not units.is_active("edge-other.service")
+    with pytest.raises(DeployError, match="not found"):
+        units.restart("edge-other.service")
+
+
+def test_the_command_lines_are_those_that_sudo_allows(tmp_path):
+    systemctl = FakeSystemctl(tmp_path, GOOD, BAD, "edge-trial.service")
+    sudo = tmp_path / "sudo"
+    sudo.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {tmp_path}/sudoed\nshift\nexec "$@"\n')
+    sudo.chmod(0o755)
+    units = SystemctlUnits(str(systemctl.path), sudo=(str(sudo), "-n"))
+
+    units.start("edge-build.service", wait=True, timeout_s=20)
+    units.start("edge-trial.service", wait=False, timeout_s=20)
+    wait_until(lambda: len(systemctl.calls) == 2, what="started alone")
+    units.restart("edge-runtime.service")
+    units.reset_failed("edge-runtime.service")
+    units.state("edge-runtime.service")
+
+    assert (tmp_path / "sudoed").read_text().splitlines() == [
+        f"-n {systemctl.path} start edge-build.service",
+        f"-n {systemctl.path} start edge-trial.service",
+        f"-n {systemctl.path} restart edge-runtime.service",
+        f"-n {systemctl.path} reset-failed edge-runtime.service",
+    ]
+    assert systemctl.calls[-1][0] == "show"  # and that without sudo
+
+
+@pytest.mark.parametrize("program", ["/nowhere/systemctl", "/dev/null"])
+def test_without_systemd_it_is_a_typed_error(program):
+    units = SystemctlUnits(program, sudo=())
+
+    for call in (units.restart, units.reset_failed, units.state):
+        with pytest.raises(DeployError) as caught:
+            call(GOOD)
+        assert caught.value.code == "device.systemd"
+
+
+def test_a_systemctl_that_hangs_has_a_deadline(tmp_path):
+    (tmp_path / "systemctl").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "systemctl").chmod(0o755)
+
+    with pytest.raises(DeployError, match=r"no answer within 0\.2 s"):
+        SystemctlUnits(str(tmp_path / "systemctl"), sudo=()).start(GOOD, wait=True, timeout_s=0.2)

@@ -1,0 +1,117 @@
+"""The commands that a push and the boot start: without any library, in no time, with typed errors."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edge.runtime.entry import COMMANDS
+from tests.support.releases import attach_engine, make_device, put_on_trial, serving, stage
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[3]
+
+# -S leaves site-packages out, -I the environment; and what is not of the standard library or ours cannot be imported.
+BARE = """
+import sys
+sys.path.insert(0, {root!r})
+class Only:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top != "edge" and top not in sys.stdlib_module_names:
+            raise ImportError(name + " is not of the standard library")
+sys.meta_path.insert(0, Only())
+from edge.cli.edge_runtime import main
+sys.argv[0] = "edge-runtime"
+main()
+"""
+
+
+def bare(*arguments, expected=0):
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", BARE.format(root=str(ROOT)), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == expected, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture
+def device(tmp_path):
+    return make_device(tmp_path)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_needs_nothing_and_shows_an_example(name):
+    told = bare(name, "--help").stdout
+
+    assert f"usage: edge-runtime {name}" in told
+    assert f"  edge-runtime {name}" in told.split("examples:")[1]
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "agent"])
+def test_an_unknown_option_is_a_usage_error(name):
+    assert f"usage: edge-runtime {name}" in bare(name, "--nonsense", expected=2).stderr
+
+
+def test_facts_are_json(device):
+    assert json.loads(bare("facts", "--root", device.layout.root).stdout)["name"] == "gate-01"
+
+
+def test_facts_of_a_machine_that_is_no_device_are_a_typed_error(tmp_path):
+    assert "(device.settings)" in bare("facts", "--root", tmp_path, expected=1).stderr
+
+
+def test_recovery_keeps_what_serves(device):
+    release = serving(device)
+
+    assert release in bare("recover", "--boot", "--root", device.layout.root).stderr
+
+
+def test_recovery_of_a_device_that_was_never_pushed_to_is_no_error(device):
+    assert "no release: nothing to do" in bare("recover", "--boot", "--root", device.layout.root).stderr
+
+
+def test_a_trial_without_a_release_on_trial_ends_at_once(device):
+    serving(device)
+
+    bare("trial", "--root", device.layout.root)
+
+
+def test_a_rollback_of_a_trial_goes_back(device):
+    old = serving(device, sequence=1)
+    new = stage(device, sequence=2)
+    attach_engine(device, new)
+    put_on_trial(device, new)
+
+    told = bare("rollback", "--reason", "unit-failed", "--root", device.layout.root).stderr
+
+    assert device.releases.current() == old
+    assert f"{old}: went back: unit-failed" in told
+
+
+def test_a_rollback_without_anything_to_go_back_to_ends_with_9(device):
+    release = serving(device)
+    (device.layout.release(release) / "model.onnx").unlink()
+
+    told = bare("rollback", "--reason", "unit-failed", "--root", device.layout.root, expected=9).stderr
+
+    assert "(person.failed)" in told
+
+
+def test_the_group_lists_them_and_starts_them_behind_its_own_options(device):
+    def group(*arguments):
+        command = [sys.executable, "-m", "edge.cli.edge_runtime", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ, check=True)
+
+    told = group("--help").stdout
+    assert all(f"  {name} " in told for name in COMMANDS)
+    assert json.loads(group("-v", "facts", "--root", device.layout.root).stdout)["name"] == "gate-01"

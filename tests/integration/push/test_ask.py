@@ -1,0 +1,115 @@
+"""One question to many targets: real agents, one that is silent, one that is not there; and `targets --check`."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from edge.deploy.fleet.ask import ask_each
+from edge.device.health import decode_health, encode_health
+from edge.transport.local import LocalChannel
+from tests.support.device_root import DeviceRoot
+from tests.support.fleet import Running, targets
+from tests.support.mosquitto import free_port
+from tests.support.sshd import Sshd
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+
+SILENT = [sys.executable, "-c", "import sys; sys.stdin.buffer.read()"]
+
+
+@pytest.fixture
+def device(tmp_path):
+    folder = tmp_path / "device"
+    folder.mkdir()
+    return DeviceRoot(folder)
+
+
+def test_the_answer_is_the_evidence(device):
+    (target,) = targets(1)
+
+    outcome = ask_each("status", connect=lambda _: device.connect())(target, lambda _: None, threading.Event())
+
+    assert outcome.is_done
+    assert outcome.release is None
+    assert outcome.evidence["state"]["phase"] == "idle"
+    assert "id" not in outcome.evidence
+
+
+def test_what_the_device_refuses_is_told_as_it_says_it(device):
+    (target,) = targets(1)
+
+    outcome = ask_each("no-such", connect=lambda _: device.connect())(target, lambda _: None, threading.Event())
+
+    assert (outcome.result, outcome.code, outcome.exit_code) == ("refused", "request.verb", 2)
+
+
+def test_a_silent_target_holds_nobody_up(device):
+    channels = {"d-00": device.connect, "d-01": lambda: LocalChannel(SILENT)}
+    one = ask_each("status", deadline_s=2.0, connect=lambda target: channels[target.name]())
+
+    result = Running(targets(2), one, order=None).join()
+
+    assert [outcome.result for outcome in result.outcomes] == ["unchanged", "unreachable"]
+    assert result.outcomes[1].code == "transfer.timeout"
+    assert result.exit_code == 11
+
+
+def test_an_interrupt_closes_the_connection():
+    opened = []
+
+    def connect(_):
+        opened.append(LocalChannel(SILENT))
+        return opened[0]
+
+    running = Running(targets(1), ask_each("status", connect=connect), order=None)
+    wait_until(lambda: opened, what="a connection")
+    running.inbox.interrupt()
+    running.inbox.interrupt()
+
+    assert running.join(timeout_s=5).exit_code == 130
+
+
+def test_targets_with_check_asks_each(device, tmp_path, capfd):
+    from edge.cli.edge_deploy import edge_deploy
+
+    with Sshd(tmp_path / "sshd", command=device.command) as sshd:
+        path = tmp_path / "targets.toml"
+        (tmp_path / "ssh_config").write_text(
+            f"Host *\n  UserKnownHostsFile {sshd.known_hosts}\n  GlobalKnownHostsFile /dev/null\n  IdentityAgent none\n"
+        )
+        path.write_text(
+            f'[defaults]\nuser = "{getpass.getuser()}"\nssh_config = "ssh_config"\nidentity = "sshd/user_key"\n'
+            f'[[target]]\nname = "gate-01"\nhost = "127.0.0.1"\nport = {sshd.port}\n'
+            f'[[target]]\nname = "gate-02"\nhost = "127.0.0.1"\nport = {free_port()}\n'
+        )
+        release = _pushed(device)
+        command = ["targets", "--check", "--targets", str(path)]
+        code = edge_deploy.main(command, standalone_mode=False)
+        lines = capfd.readouterr().out.splitlines()
+        json_code = edge_deploy.main([*command, "--json", "gate-01"], standalone_mode=False)
+        document = json.loads(capfd.readouterr().out)
+
+    assert code == 11
+    assert lines[0].startswith("gate-01")
+    assert lines[0].split()[-3:] == [release, "idle,", "serving"]
+    assert "unreachable" in lines[1]
+    assert "Connection refused" in lines[1]
+    assert json_code == 0
+    assert document["targets"][0]["status"]["current"] == release
+
+
+def _pushed(device):
+    outcome = device.push(device.bundle())
+    assert outcome.result == "committed", f"{outcome.code}: {outcome.problem}"
+    health = decode_health(device.layout.health.read_bytes())
+    just_now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    device.layout.health.write_bytes(encode_health(replace(health, at_boottime_ns=just_now)))
+    return outcome.release

@@ -1,0 +1,111 @@
+"""`edge-deploy push`, `status`, `rollback`, `confirm` and `logs` as a person types them, over a real sshd."""
+
+import getpass
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from edge.device.state import Phase
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+
+ONE = [sys.executable, "-m", "edge.cli.edge_deploy"]
+
+
+@pytest.fixture
+def run(tmp_path, device, sshd):
+    address = sshd.address()
+    inventory = tmp_path / "targets.toml"
+    inventory.write_text(
+        f'[defaults]\nssh_config = "{address.config}"\nuser = "{getpass.getuser()}"\n'
+        f'[[target]]\nname = "gate-01"\nhost = "device"\n'
+    )
+
+    def run(command, *arguments):
+        words = [*ONE, command, *map(str, arguments), "--targets", str(inventory)]
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
+        return subprocess.run(
+            words, capture_output=True, text=True, timeout=60, check=False, env=environment, cwd=os.getcwd()
+        )
+
+    return run
+
+
+def _documents(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_day_with_one_device(device, run):
+    first, second = device.bundle("one", model=os.urandom(200_000)), device.bundle("two", sequence=2)
+
+    planned = run("push", first.path, "gate-01", "--plan")
+    assert planned.returncode == 10, planned.stderr
+    assert device.device.releases.current() is None
+
+    pushed = run("push", first.path, "gate-01", "--json")
+    assert pushed.returncode == 0, pushed.stderr
+    events = _documents(pushed.stdout)
+    assert all(set(event) == {"ts", "target", "phase", "event", "bytes", "total", "code", "hint"} for event in events)
+    assert (events[-1]["phase"], events[-1]["event"]) == ("result", "committed")
+
+    began = time.monotonic()
+    again = run("push", first.path, "gate-01", "--json")
+    assert again.returncode == 0
+    assert _documents(again.stdout)[-1]["event"] == "unchanged"
+    assert _documents(again.stdout)[-1]["bytes"] == 0
+    assert time.monotonic() - began < 10  # the budget of two seconds is measured by the benchmark, not here
+
+    assert run("push", second.path, "gate-01").returncode == 0
+    status = run("status", "gate-01")
+    assert status.returncode == 0
+    assert f"release   {second.manifest.release}" in status.stdout
+    assert f"kept      {first.manifest.release} (one, sequence 1)" in status.stdout
+
+    back = run("rollback", "gate-01")
+    assert back.returncode == 0, back.stderr
+    assert device.device.releases.current() == first.manifest.release
+    assert json.loads(run("status", "gate-01", "--json").stdout)["gate-01"]["current"] == first.manifest.release
+
+    forth = run("rollback", "gate-01", "--to", second.manifest.release)
+    assert forth.returncode == 0, forth.stderr
+    assert device.device.releases.current() == second.manifest.release
+    assert device.device.state().phase is Phase.IDLE
+
+    assert run("logs", "gate-01", "-n", "5").returncode == 0
+
+
+def test_what_goes_wrong_is_told_in_one_line_with_its_exit_code(device, run, tmp_path):
+    bundle = device.bundle()
+    nothing = run("confirm", "gate-01")
+    assert nothing.returncode == 2
+    assert "no release is on trial" in nothing.stderr
+    device.script(trial="refuse")
+    refused = run("push", bundle.path, "gate-01")
+    assert refused.returncode == 8
+    assert "gives no frames" in refused.stdout + refused.stderr
+    assert "Traceback" not in refused.stderr
+    unknown = run("rollback", "gate-01", "--to", "0" * 12)
+    assert unknown.returncode == 2
+    assert "not kept" in unknown.stdout + unknown.stderr
+    nowhere = run("push", tmp_path / "nothing.yaml", "gate-01")
+    assert nowhere.returncode == 2
+    missing = run("push", tmp_path, "gate-01")
+    assert missing.returncode == 2
+
+
+def test_a_rollback_ends_a_trial_that_goes_on(device, run):
+    first, second = device.bundle("one"), device.bundle("two", sequence=2)
+    assert run("push", first.path, "gate-01").returncode == 0
+    device.script(trial="hang")
+    assert run("push", second.path, "gate-01", "--detach").returncode == 0
+    wait_until(lambda: device.device.state().phase is Phase.TRIAL, what="the trial begins")
+    busy = run("push", device.bundle("three", sequence=3).path, "gate-01")
+    assert busy.returncode == 5
+    assert "on trial" in busy.stdout + busy.stderr
+    assert run("rollback", "gate-01").returncode == 0
+    assert device.device.releases.current() == first.manifest.release

@@ -1,0 +1,323 @@
+"""One target, the real agent as a process, scripted builder and trial: what a person is told, what the device has."""
+
+import contextlib
+import json
+import os
+import threading
+import time
+
+import pytest
+
+from edge.bundle.folder import open_bundle
+from edge.bundle.sign import DOWNGRADE, sign
+from edge.deploy.push.link import Link
+from edge.device.state import Phase
+from edge.errors import DeployError
+from edge.transport.ssh import SshChannel
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+def _phases(device):
+    return [event.phase for event in device.events if event.event == "end"]
+
+
+def _ask(device, *requests):
+    with contextlib.closing(Link(device.connect(), threading.Event())) as link:
+        return [link.ask(verb, values) for verb, values in requests][-1]
+
+
+def _audited(device):
+    return [line["what"] for line in device.device.audit.lines(100)]
+
+
+def test_a_first_push_ends_committed_and_serving(device):
+    bundle = device.bundle()
+    outcome = device.push(bundle)
+    assert (outcome.result, outcome.exit_code, outcome.code) == ("committed", 0, None)
+    assert device.device.releases.current() == bundle.manifest.release
+    assert device.device.state().phase is Phase.IDLE
+    assert _phases(device) == ["connect", "plan", "lock", "upload", "stage", "build", "switch", "trial", "clean"]
+    assert outcome.bytes_sent == sum(file.length_bytes for file in bundle.manifest.files)
+
+
+def test_a_second_release_sends_only_what_is_new_and_can_be_undone(device):
+    model = os.urandom(100_000)
+    first, second = device.bundle("one", model=model), device.bundle("two", model=model, sequence=2)
+    device.push(first)
+    outcome = device.push(second)
+    assert outcome.result == "committed"
+    assert outcome.bytes_sent == len(b"name: two")
+    answer = _ask(device, ("lock", {"who": "tester", "why": "test"}), ("rollback", {}))
+    assert answer["release"] == first.manifest.release
+    assert device.device.releases.current() == first.manifest.release
+    assert device.device.state().fallback == second.manifest.release
+
+
+def test_an_unchanged_bundle_moves_nothing(device, sshd):
+    bundle = device.bundle(model=os.urandom(1_000_000))
+    connect = lambda: SshChannel(sshd.address())  # noqa: E731
+    device.push(bundle, connect)
+    outcome = device.push(bundle, connect)
+    assert (outcome.result, outcome.exit_code, outcome.bytes_sent) == ("unchanged", 0, 0)
+    assert _audited(device).count("lock") == 2  # push and garbage collection of the first one
+
+
+def test_a_plan_says_what_would_be_done_and_does_nothing(device):
+    model = os.urandom(50_000)
+    bundle = device.bundle("one", model=model)
+    before = sorted(str(path) for path in device.root.rglob("*") if path.name != "agent.pid")
+    outcome = device.push(bundle, is_plan=True)
+    assert (outcome.result, outcome.exit_code) == ("planned", 10)
+    assert outcome.evidence["bytes"] == 50_000 + len(b"name: one")
+    assert outcome.evidence["engine"] == {"key": None, "build": True}
+    assert sorted(str(path) for path in device.root.rglob("*") if path.name != "agent.pid") == before
+    device.push(bundle)
+    outcome = device.push(bundle, is_plan=True)
+    assert (outcome.result, outcome.exit_code) == ("unchanged", 0)
+
+
+@pytest.mark.parametrize(
+    ("script", "result", "exit_code", "code"),
+    [
+        ({"build": "fail"}, "failed", 7, "smoke.recall"),
+        ({"build": "die"}, "failed", 7, "build.died"),
+        ({"trial": "refuse"}, "rolled-back", 8, "trial.frames"),
+        ({"trial": "refuse", "restart": "fail"}, "rolled-back", 8, "trial.frames"),
+    ],
+    ids=["golden frames fail", "the builder is killed", "no frames", "the service does not start"],
+)
+def test_a_bad_release_leaves_the_old_one_serving(device, script, result, exit_code, code):
+    first, second = device.bundle("one"), device.bundle("two", sequence=2)
+    device.push(first)
+    device.script(**script)
+    outcome = device.push(second)
+    assert (outcome.result, outcome.exit_code, outcome.code) == (result, exit_code, code)
+    assert outcome.hint
+    assert device.device.releases.current() == first.manifest.release
+    assert device.device.state().phase is Phase.IDLE
+
+
+def test_a_release_that_failed_here_is_tried_again_only_when_asked(device):
+    first, second = device.bundle("one"), device.bundle("two", sequence=2)
+    device.push(first)
+    device.script(trial="refuse")
+    device.push(second)
+    device.script()
+    outcome = device.push(second)
+    assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 6, "preflight.bad")
+    assert "--retry-bad" in outcome.hint
+    assert device.push(second, retry_bad=True).result == "committed"
+
+
+def test_a_failed_first_push_leaves_nothing_serving(device):
+    device.script(trial="refuse")
+    outcome = device.push(device.bundle())
+    assert outcome.exit_code == 8
+    assert device.device.releases.current() is None
+
+
+def test_an_older_sequence_is_refused_unless_it_is_signed_for_that(device):
+    device.push(device.bundle("two", sequence=2))
+    older = device.bundle("one", sequence=1)
+    outcome = device.push(older)
+    assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 4, "verify.downgrade")
+    (older.path / "manifest.json.sig").write_bytes(sign(older.manifest_bytes, device.key, DOWNGRADE))
+    assert device.push(open_bundle(older.path)).result == "committed"
+
+
+def test_a_manifest_that_was_changed_is_refused_before_anything_is_stored(device):
+    bundle = device.bundle()
+    path = bundle.path / "manifest.json"
+    signature = bytearray(bundle.signature)
+    changed = device.bundle("other")
+    outcome = device.push(
+        type(bundle)(
+            path=path.parent,
+            manifest=changed.manifest,
+            manifest_bytes=changed.manifest_bytes,
+            signature=bytes(signature),
+        )
+    )
+    assert (outcome.exit_code, outcome.code) == (4, "verify.signature.invalid")
+    assert not any(device.layout.store.iterdir())
+    assert not any(device.layout.incoming.iterdir())
+
+
+def test_a_release_for_other_devices_and_a_full_disk_are_refused_before_a_byte_flows(device):
+    outcome = device.push(device.bundle(compatible=("jetson-orin",)))
+    assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 4, "verify.device")
+    text = device.layout.device_toml.read_text()
+    device.layout.device_toml.write_text(text.replace("reserve_bytes = 0", f"reserve_bytes = {2**60}"))
+    outcome = device.push(device.bundle())
+    assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 6, "preflight.space")
+    assert outcome.evidence["reserve_bytes"] == 2**60
+    assert outcome.bytes_sent == 0
+
+
+def test_a_device_without_units_or_memory_says_all_that_is_wrong(device):
+    for unit in (device.root / "etc/systemd/system").iterdir():
+        unit.unlink()
+    (device.root / "proc/meminfo").write_text("MemTotal: 8000000 kB\nMemAvailable: 100 kB\n")
+    text = device.layout.device_toml.read_text()
+    device.layout.device_toml.write_text(text.replace("reserve_memory_bytes = 0", "reserve_memory_bytes = 1000000"))
+    outcome = device.push(device.bundle())
+    assert outcome.exit_code == 6
+    assert outcome.evidence["refusals"] == ["preflight.memory", "preflight.units"]
+
+
+def test_a_blob_that_rotted_on_the_device_is_sent_again(device):
+    model = os.urandom(10_000)
+    first = device.bundle("one", model=model)
+    device.push(first)
+    stored = device.layout.blob(next(f.sha256 for f in first.manifest.files if f.path == "model.onnx"))
+    stored.chmod(0o644)
+    stored.write_bytes(bytes(10_000))
+    second = device.bundle("two", model=model, sequence=2)
+    outcome = device.push(second)
+    assert outcome.result == "committed"
+    assert outcome.bytes_sent == len(b"name: two") + 10_000
+    assert stored.read_bytes() == model
+
+
+def test_a_partial_blob_that_rotted_is_started_again_once(device):
+    model = os.urandom(700_000)
+    bundle = device.bundle(model=model)
+    sha256 = next(f.sha256 for f in bundle.manifest.files if f.path == "model.onnx")
+    device.layout.partial(sha256).write_bytes(bytes(300_000))
+    outcome = device.push(bundle)
+    assert outcome.result == "committed"
+    assert outcome.bytes_sent == 400_000 + 700_000 + len(b"name: one")
+    assert any(event.code == "transfer.hash" for event in device.events)
+
+
+def test_a_file_that_changed_after_bundling_is_not_sent(device):
+    bundle = device.bundle()
+    (bundle.path / "model.onnx").write_bytes(b"another one!")
+    outcome = device.push(bundle)
+    assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 2, "bundle.file")
+
+
+def test_a_push_that_wants_to_be_confirmed_confirms_over_a_new_connection(device):
+    outcome = device.push(device.bundle(), confirm=True)
+    assert outcome.result == "committed"
+    assert [event.phase for event in device.events if event.event == "note"] == ["trial"]
+    assert "confirm" in _audited(device)
+
+
+@pytest.mark.parametrize("is_over_ssh", [False, True], ids=["local", "ssh"])
+def test_a_detached_push_leaves_and_the_device_goes_on_alone(device, sshd, is_over_ssh):
+    bundle = device.bundle()
+    device.script(build_s=1.0)
+    outcome = device.push(bundle, (lambda: SshChannel(sshd.address())) if is_over_ssh else None, detach=True)
+    assert (outcome.result, outcome.exit_code) == ("detached", 0)
+    assert device.device.releases.current() is None
+    wait_until(lambda: device.device.state().last.get("result") == "committed", what="the device commits alone")
+    assert device.device.releases.current() == bundle.manifest.release
+
+
+def test_two_pushes_at_once_the_second_is_told_who_holds_the_lock_or_waits(device):
+    device.script(build_s=2.0)
+    first = threading.Thread(target=device.push, args=(device.bundle(),))
+    first.start()
+    wait_until(lambda: device.layout.build_request.exists(), what="the first push builds")
+    other = device.bundle("two", sequence=2)
+    outcome = device.push(other)
+    assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 5, "lock.held")
+    assert outcome.evidence["who"] == "tester"
+    assert device.bundle().manifest.release in outcome.evidence["why"]
+    assert outcome.evidence["since"]
+    assert device.push(other, lock_wait_s=30).result == "committed"
+    first.join(30)
+
+
+def test_whoever_stops_waiting_is_free_within_a_second_and_so_is_the_lock(device):
+    device.script(build="hang")
+    stop, outcomes = threading.Event(), []
+    thread = threading.Thread(target=lambda: outcomes.append(device.push(device.bundle(), stop=stop)))
+    thread.start()
+    wait_until(lambda: device.layout.build_request.exists(), what="the push builds")
+    began = time.monotonic()
+    stop.set()
+    thread.join(10)
+    assert time.monotonic() - began < 1.5
+    assert (outcomes[0].result, outcomes[0].exit_code) == ("interrupted", 130)
+    device.script()
+    assert device.push(device.bundle()).result == "committed"
+
+
+def test_a_device_whose_settings_are_damaged_says_so_at_once(device):
+    device.layout.device_toml.write_text("name = 5\n")
+    outcome = device.push(device.bundle())
+    assert (outcome.result, outcome.exit_code, outcome.code) == ("failed", 1, "device.settings")
+
+
+def test_requests_out_of_order_or_of_nonsense_are_refused_and_audited(device):
+    with contextlib.closing(Link(device.connect(), threading.Event())) as link:
+        for verb, values, code in [
+            ("stage", {"release": "x"}, "request.order"),
+            ("blob", {"sha256": "../../etc/passwd", "offset": 0, "length": 1}, "request.order"),
+            ("lock", {"who": 5, "why": "x"}, "request.value"),
+            ("lock", {}, "request.value"),
+            ("put-manifest", {}, "request.order"),
+            ("format-disk", {}, "request.verb"),
+            ("plan", {"manifest": "!!!", "signature": ""}, "request.value"),
+            ("logs", {"lines": -1}, "request.value"),
+            ("rollback", {"to": "x"}, "request.order"),
+            ("confirm", {"release": "0" * 12}, "request.not-armed"),
+        ]:
+            with pytest.raises(DeployError) as caught:
+                link.ask(verb, values)
+            assert caught.value.code == code, verb
+        link.ask("lock", {"who": "tester", "why": "test"})
+        for verb, values, code in [
+            ("have", {"sha256": ["x"]}, "request.order"),
+            ("rollback", {}, "request.rollback"),
+            ("rollback", {"to": "../x"}, "request.release"),
+            ("rollback", {"to": "0" * 12}, "request.rollback"),
+        ]:
+            with pytest.raises(DeployError) as caught:
+                link.ask(verb, values)
+            assert caught.value.code == code, verb
+        assert link.ask("ping") is not None
+    assert "format-disk" in _audited(device)
+
+
+def test_status_facts_and_logs_answer_without_a_lock(device):
+    bundle = device.bundle()
+    device.push(bundle)
+    status = _ask(device, ("status", {}))
+    assert status["current"] == bundle.manifest.release
+    assert status["state"]["phase"] == "idle"
+    assert status["releases"][0]["pipeline"] == "one"
+    assert status["health"]["streams"]["gate"]["state"] == "up"
+    assert _ask(device, ("facts", {}))["name"] == "gate-01"
+    answer = _ask(device, ("logs", {"lines": 5}))
+    assert answer["lines"] or answer["note"]
+    json.dumps(status)
+
+
+def test_a_release_that_is_kept_can_be_gone_back_to_by_its_name(device):
+    first, second = device.bundle("one"), device.bundle("two", sequence=2)
+    device.push(first)
+    device.push(second)
+    release = first.manifest.release
+    answer = _ask(device, ("lock", {"who": "tester", "why": "test"}), ("rollback", {"to": release}))
+    assert answer["on_trial"] is True
+    wait_until(lambda: device.device.state().phase is Phase.IDLE, what="the trial ends")
+    assert device.device.releases.current() == release
+
+
+def test_a_build_of_an_earlier_push_that_still_runs_is_waited_for_and_then_ours_begins(device):
+    device.script(build_s=1.5)
+    first, second = device.bundle("one"), device.bundle("two", sequence=2)
+    stop = threading.Event()
+    thread = threading.Thread(target=device.push, args=(first,), kwargs={"stop": stop})
+    thread.start()
+    wait_until(lambda: device.layout.build_request.exists(), what="the first push builds")
+    stop.set()
+    thread.join(10)
+    outcome = device.push(second)
+    assert outcome.result == "committed"
+    assert device.device.releases.current() == second.manifest.release

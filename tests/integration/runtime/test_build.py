@@ -1,0 +1,307 @@
+"""`edge-runtime build` on a device in a folder: real models, a real worker process, and workers that fail as real ones do."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from edge.bundle.manifest import GoldenLimits
+from edge.device.engine_record import read_plan
+from edge.errors import DeployError
+from edge.runtime.build_request import answer_request
+from edge.runtime.engine_build import Builder, build_for_pipeline, build_for_release
+from tests.support.deployable import deployable
+from tests.support.releases import make_device, serving
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)  # the tables of tiny random models are rough
+
+
+@pytest.fixture
+def device(tmp_path):
+    return make_device(tmp_path / "root")
+
+
+@pytest.fixture
+def release(device, tmp_path):
+    return deployable(device, tmp_path / "source")
+
+
+def builder(device, worker=None, *, deadline_s=60.0, stop=None):
+    more = {} if worker is None else {"worker": (sys.executable, "-c", worker)}
+    return Builder(device=device, deadline_s=deadline_s, stop=stop or threading.Event(), **more)
+
+
+def code_of(call):
+    with pytest.raises(DeployError) as caught:
+        call()
+    assert caught.value.exit_code == 7
+    return caught.value.code
+
+
+def engine_folders(device):
+    return sorted(os.listdir(device.layout.engines)) if device.layout.engines.exists() else []
+
+
+def test_an_engine_is_built_proven_and_attached(device, release):
+    built = build_for_release(builder(device), release)
+
+    assert (built.golden["passed"], built.golden["found"], built.is_reused) == (True, built.golden["expected"], False)
+    assert device.releases.engine_key(release) == built.key
+    assert engine_folders(device) == [built.key]
+    assert sorted(os.listdir(device.layout.engine(built.key))) == ["build.json", "golden.json", "model.plan"]
+    record, plan = read_plan(device.engines, built.key)
+    assert record.inputs.key == built.key
+    assert plan == (device.layout.release(release) / "model.onnx").read_bytes()
+
+
+def test_an_engine_that_is_here_and_intact_is_used_again(device, release):
+    first = build_for_release(builder(device), release)
+
+    again = build_for_release(builder(device, "raise SystemExit(1)"), release)  # nobody is asked to work
+
+    assert again.is_reused
+    assert (again.key, again.golden) == (first.key, first.golden)
+
+
+def test_a_release_with_other_golden_frames_has_to_pass_them_on_the_same_engine(device, release, tmp_path):
+    first = build_for_release(builder(device), release)
+    strict = deployable(device, tmp_path / "again", golden=GoldenLimits(min_iou=0.9), sequence=2)
+    assert strict != release
+
+    built = build_for_release(builder(device), strict)
+
+    assert (built.key, built.is_reused) == (first.key, True)
+    assert built.golden["proof"] != first.golden["proof"]
+
+
+def test_f15_a_damaged_plan_is_built_anew(device, release):
+    key = build_for_release(builder(device), release).key
+    plan = device.layout.engine(key) / "model.plan"
+    plan.write_bytes(plan.read_bytes()[:-1] + b"\0")
+
+    assert not build_for_release(builder(device), release).is_reused
+    assert read_plan(device.engines, key)
+
+
+def test_f15_a_damaged_blob_is_found_before_anything_is_built(device, release):
+    blob = device.layout.blob(device.releases.blobs(release)["golden/golden.json"])
+    blob.chmod(0o644)
+    blob.write_bytes(blob.read_bytes()[:-2] + b"X\n")
+
+    with pytest.raises(DeployError) as caught:
+        build_for_release(builder(device), release)
+    assert caught.value.code == "device.release.damaged"
+    assert engine_folders(device) == []
+
+
+HALF = """
+import json, sys, pathlib
+folder = pathlib.Path(json.loads(sys.argv[1])["folder"])
+(folder / "model.plan").write_bytes(b"half a plan")
+(folder / "done.json").write_text(json.dumps({"plan_sha256": "0" * 64, "plan_bytes": 100, "seconds": 1.0}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("worker", "code"),
+    [
+        ("import os; os.abort()", "build.failed"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "build.failed"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "build.oom"),
+        ("raise SystemExit(3)", "build.failed"),
+        ("pass", "build.failed"),
+        (HALF, "build.failed"),
+    ],
+    ids=["abort", "segfault", "oom-kill", "exit", "nothing-written", "truncated"],
+)
+def test_f19_a_build_that_dies_is_an_error_and_leaves_nothing(device, release, worker, code):
+    old = serving(device, sequence=9)
+    before = engine_folders(device)
+
+    assert code_of(lambda: build_for_release(builder(device, worker), release)) == code
+
+    assert engine_folders(device) == before
+    assert device.releases.current() == old
+    assert device.releases.engine_key(release) is None
+
+
+HANG = "import subprocess, sys, time; subprocess.Popen(['sleep', '3011']); time.sleep(3011)"
+
+
+def test_f19_a_build_that_hangs_ends_at_its_deadline_with_all_its_processes(device, release):
+    started = time.monotonic()
+
+    assert code_of(lambda: build_for_release(builder(device, HANG, deadline_s=1.0), release)) == "build.timeout"
+
+    assert time.monotonic() - started < 20
+    assert engine_folders(device) == []
+    wait_until(lambda: not sleepers(), what="what the builder has started is gone")
+
+
+def sleepers():
+    told = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in told.splitlines() if "sleep 3011" in line and "python" not in line]
+
+
+def test_a_build_that_is_told_to_stop_leaves_nothing(device, release):
+    stop = threading.Event()
+    stop.set()
+
+    assert code_of(lambda: build_for_release(builder(device, HANG, stop=stop), release)) == "build.stopped"
+    assert engine_folders(device) == []
+
+
+def test_f20_a_corrupted_scale_is_refused_with_the_numbers_of_each_class(device, tmp_path):
+    good = deployable(device, tmp_path / "good", precision="int8", golden=WIDE)
+    bad = deployable(device, tmp_path / "bad", precision="int8", golden=WIDE, harm=0.02, sequence=2)
+    assert build_for_release(builder(device), good).golden["passed"]
+    before = engine_folders(device)
+
+    with pytest.raises(DeployError) as caught:
+        build_for_release(builder(device), bad)
+
+    assert (caught.value.code, caught.value.exit_code) == ("smoke.accuracy", 7)
+    per_class = caught.value.evidence["per_class"]
+    assert set(per_class) == {"class-0", "class-1"}
+    assert sum(found for _, found, _ in per_class.values()) < caught.value.evidence["expected"]
+    assert engine_folders(device) == before
+    assert device.releases.engine_key(bad) is None
+
+
+def test_a_kind_that_is_not_to_be_had_is_named(device, tmp_path):
+    release = deployable(device, tmp_path / "source", pipeline={"engine": {"kind": "tensorrt"}})
+
+    with pytest.raises(DeployError, match="no TensorRT engine yet") as caught:
+        build_for_release(builder(device), release)
+    assert caught.value.exit_code == 7
+
+
+def test_the_key_depends_on_everything_that_the_plan_depends_on(device, release, tmp_path):
+    inputs = read_plan(device.engines, build_for_release(builder(device), release).key)[0].inputs
+    changes = {
+        "onnx_sha256": "1" * 64,
+        "calibration_sha256": "1" * 64,
+        "kind": "tensorrt",
+        "precision": "int8",
+        "max_batch": 7,
+        "input_size": (128, 96),
+        "preprocess_sha256": "1" * 64,
+        "options": {"threads": 3},
+        "versions": {"openvino": "1.0"},
+    }
+    assert set(changes) == {one.name for one in dataclasses.fields(inputs)}
+
+    keys = {dataclasses.replace(inputs, **{name: value}).key for name, value in changes.items()}
+
+    assert len(keys | {inputs.key}) == len(changes) + 1
+
+
+def ask(device, release):
+    device.layout.build_request.write_text(json.dumps({"release": release}))
+    return device.layout.build_request
+
+
+def test_a_request_is_answered_and_taken_away(device, release):
+    request = ask(device, release)
+    device.layout.build_result.write_text("of an earlier build")
+
+    answer_request(device, request, lambda wanted: build_for_release(builder(device), wanted))
+
+    result = json.loads(device.layout.build_result.read_text())
+    assert (result["release"], result["ok"], result["key"]) == (release, True, device.releases.engine_key(release))
+    assert not request.exists()
+
+
+def test_a_request_that_fails_is_answered_with_code_and_evidence(device, release):
+    request = ask(device, release)
+
+    with pytest.raises(DeployError):
+        answer_request(
+            device, request, lambda wanted: build_for_release(builder(device, "import os; os.abort()"), wanted)
+        )
+
+    result = json.loads(device.layout.build_result.read_text())
+    assert (result["ok"], result["code"]) == (False, "build.failed")
+    assert "SIGABRT" in result["problem"]
+
+
+def command(*arguments, root, expected, **environ):
+    done = subprocess.run(
+        [sys.executable, "-m", "edge.cli.edge_runtime", "build", *map(str, arguments), "--root", str(root)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environ},
+        check=False,
+    )
+    assert done.returncode == expected, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_the_command_answers_a_request_and_then_has_nothing_to_do(device, release):
+    request = ask(device, release)
+
+    assert "sure detections found again" in command("--request", request, root=device.layout.root, expected=0).stdout
+    assert "nothing was asked for" in command("--request", request, root=device.layout.root, expected=0).stderr
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"release": "../../etc"}', '{"release": 7}', "[" * 4000])
+def test_a_request_that_makes_no_sense_is_refused(device, content):
+    device.layout.build_request.write_text(content)
+
+    told = command("--request", device.layout.build_request, root=device.layout.root, expected=2).stderr
+
+    assert told.startswith("error: ")
+
+
+def test_the_command_tells_the_numbers_of_a_release_that_is_not_good_enough(device, tmp_path):
+    bad = deployable(device, tmp_path / "bad", precision="int8", golden=WIDE, harm=0.02)
+
+    told = command("--release", device.layout.release(bad), root="/", expected=7, INVOCATION_ID="1" * 32).stderr
+
+    assert "(smoke.accuracy)" in told
+    assert '"per_class": {"class-0"' in told
+
+
+def test_sigterm_leaves_no_half_engine(device, release, tmp_path):
+    slow = tmp_path / "slow.py"
+    slow.write_text(
+        "import sys, threading\n"
+        "from pathlib import Path\n"
+        "from edge.cli.commands.run import stop_on_signals\n"
+        "from edge.device.device import Device\n"
+        "from edge.device.layout import Layout\n"
+        "from edge.errors import DeployError\n"
+        "from edge.runtime.engine_build import Builder, build_for_release\n"
+        "with stop_on_signals() as stop:\n"
+        f"    worker = (sys.executable, '-c', {HANG!r})\n"
+        f"    made = Builder(device=Device(Layout(Path({str(device.layout.root)!r}))), deadline_s=60, stop=stop, worker=worker)\n"
+        "    try:\n"
+        f"        build_for_release(made, {release!r})\n"
+        "    except DeployError as error:\n"
+        "        sys.exit(error.code)\n"
+    )
+    process = subprocess.Popen([sys.executable, str(slow)], stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: engine_folders(device), what="the build has begun", timeout_s=30)
+
+    process.send_signal(signal.SIGTERM)
+
+    assert process.communicate(timeout=30)[1].strip() == "build.stopped"
+    assert engine_folders(device) == []
+    wait_until(lambda: not sleepers(), what="the worker is gone")
+
+
+def test_a_pipeline_file_gets_an_engine_that_nobody_has_proven(device, release):
+    built = build_for_pipeline(builder(device), device.layout.release(release) / "pipeline.yaml")
+
+    assert built.golden == {}
+    assert engine_folders(device) == [built.key]

@@ -1,0 +1,224 @@
+"""`edge-runtime run --release` in its own process, on a device in a folder, with a real model, broker and notify socket."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from edge.device.engine_record import read_plan
+from edge.device.health import read_health
+from edge.device.units import RUNTIME_UNIT, UnitState
+from edge.runtime.engine_build import Builder, build_for_release
+from edge.runtime.rollback import go_back
+from tests.support.collector import Collector
+from tests.support.deployable import deployable
+from tests.support.mosquitto import Mosquitto
+from tests.support.releases import make_device, put_on_trial
+from tests.support.systemd import NotifySocket
+from tests.support.units import FakeUnits
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+LOOPED = [{"id": "a", "uri": "clips/clip.mp4", "loop": True, "realtime": True}]
+
+
+@pytest.fixture
+def device(tmp_path):
+    return make_device(tmp_path / "root")
+
+
+class Served:
+    """A service's process, as systemd would start it."""
+
+    def __init__(self, device, folder, *, watchdog_s=None):
+        self.systemd = NotifySocket(folder / "notify", watchdog_s=watchdog_s)
+        self.health = device.layout.health
+        environ = {
+            **os.environ,
+            **self.systemd.environ,
+            "INVOCATION_ID": "1" * 32,
+            "RUNTIME_DIRECTORY": str(self.health.parent),
+            "STATE_DIRECTORY": str(folder / "state"),
+        }
+        command = [sys.executable, "-m", "edge.cli.edge_runtime", "run", "--release", str(device.layout.current)]
+        self.process = subprocess.Popen(
+            command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        self.systemd.close()
+
+    def end(self, number=None):
+        """Return exit code and what it told."""
+        if number is not None:
+            self.process.send_signal(number)
+        told = self.process.communicate(timeout=60)[1]
+        assert "Traceback" not in told
+        return self.process.returncode, told
+
+
+def current(device, folder, **how):
+    """Stage, build, and make it current."""
+    release = deployable(device, folder / "source", **how)
+    build_for_release(Builder(device=device, deadline_s=60, stop=threading.Event()), release)
+    put_on_trial(device, release)
+    return release
+
+
+def test_a_release_is_served_and_says_how_it_stands(device, tmp_path):
+    release = current(device, tmp_path, streams=LOOPED)
+    with Served(device, tmp_path, watchdog_s=3) as served:
+        wait_until(lambda: "READY=1" in served.systemd.lines, what="ready", timeout_s=60)
+        wait_until(lambda: served.systemd.count("WATCHDOG=1") >= 3, what="the watchdog is fed")
+        health = read_health(served.health)
+        code, _ = served.end(signal.SIGTERM)
+
+    assert code == 0
+    assert (health.release, health.invocation, health.is_ready) == (release, "1" * 32, True)
+    assert health.streams["a"].inferred > 0
+    lines = served.systemd.lines
+    assert any(line.startswith("EXTEND_TIMEOUT_USEC=") for line in lines[: lines.index("READY=1")])
+    assert lines.index("READY=1") < lines.index("WATCHDOG=1") < lines.index("STOPPING=1")
+
+
+def test_the_messages_name_release_engine_and_device(device, tmp_path):
+    with Mosquitto(tmp_path / "mosquitto") as broker:
+        collector = Collector(broker.port)
+        mqtt = {"host": "127.0.0.1", "port": broker.port, "tls": False}
+        pipeline = {"mqtt": mqtt, "publish": {"mode": "all"}, "device": None}
+        release = current(device, tmp_path, streams=LOOPED, pipeline=pipeline)
+        key = device.releases.engine_key(release)
+        with Served(device, tmp_path) as served:
+            wait_until(lambda: collector.payloads("/detections"), what="detections", timeout_s=60)
+            wait_until(lambda: read_health(served.health).mqtt_acknowledged > 3, what="acknowledged messages")
+            assert read_health(served.health).mqtt_connected
+            assert served.end(signal.SIGTERM)[0] == 0
+        info, found = collector.payloads("/info")[-1], collector.payloads("/detections")[0]
+        collector.close()
+
+    assert info["device"] == found["device"] == "gate-01"  # as device.toml says
+    for model in (info["model"], found["model"]):
+        assert (model["release"], model["engine"], model["name"]) == (release, key[:8], "gates")
+
+
+def test_a_service_that_is_told_to_stop_has_not_failed_though_a_camera_is_down(device, tmp_path):
+    away = {"id": "b", "uri": "rtsp://127.0.0.1:9/away"}
+    current(device, tmp_path, streams=[*LOOPED, away])
+    with Served(device, tmp_path) as served:
+        wait_until(lambda: read_health(served.health) is not None, what="health", timeout_s=60)
+        wait_until(lambda: read_health(served.health).streams["b"].state == "down", what="down", timeout_s=60)
+
+        assert served.end(signal.SIGTERM)[0] == 0
+
+
+def refused(device, folder):
+    with Served(device, folder) as served:
+        code, told = served.end()
+        assert "READY=1" not in served.systemd.lines
+    assert code == 78
+    assert told.startswith("error: ")
+    return told
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(bytes(content))
+
+
+def failed_units():
+    units = FakeUnits(RUNTIME_UNIT)
+    units.states[RUNTIME_UNIT] = UnitState(active="failed", sub="failed", result="exit-code", exit_status=78)
+    return units
+
+
+def test_f15_a_bit_that_flipped_in_the_plan_is_never_loaded_and_the_plan_is_built_anew(device, tmp_path):
+    release = current(device, tmp_path, streams=LOOPED)
+    device.write_state(type(device.state())())  # proven
+    key = device.releases.engine_key(release)
+    flip(device.layout.engine(key) / "model.plan")
+
+    assert "is not what was built" in refused(device, tmp_path / "")
+    assert go_back(device, failed_units(), "unit-failed").is_rebuild
+    build_for_release(Builder(device=device, deadline_s=60), release)
+
+    assert (
+        hashlib.sha256(read_plan(device.engines, key)[1]).hexdigest() == read_plan(device.engines, key)[0].plan_sha256
+    )
+
+
+@pytest.mark.parametrize("file", ["model.onnx", "pipeline.yaml"])
+def test_f15_a_bit_that_flipped_in_a_blob_is_found_at_the_start(device, tmp_path, file):
+    release = current(device, tmp_path, streams=LOOPED)
+    flip(device.layout.blob(device.releases.blobs(release)[file]))
+
+    assert f"{file} is not what was pushed (device.release.damaged)" in refused(device, tmp_path)
+
+
+def rewrite_record(device, release, **inputs):
+    """Move the engine to what it would be if it had been built from other inputs."""
+    key = device.releases.engine_key(release)
+    record = json.loads((device.layout.engine(key) / "build.json").read_text())
+    record["inputs"].update(inputs)
+    from edge.device.engine_record import EngineInputs
+
+    known = {**record["inputs"], "input_size": tuple(record["inputs"]["input_size"])}
+    moved = EngineInputs(**known).key
+    record["key"] = moved
+    (device.layout.engine(key) / "build.json").write_text(json.dumps(record))
+    device.layout.engine(key).rename(device.layout.engine(moved))
+    device.releases.attach_engine(release, moved)
+
+
+def test_f24_an_engine_of_another_version_is_refused_with_what_has_changed(device, tmp_path):
+    release = current(device, tmp_path, streams=LOOPED)
+    rewrite_record(device, release, versions={"openvino": "1.0", "architecture": "x86_64"})
+
+    told = refused(device, tmp_path)
+
+    assert "was built on another system" in told
+    assert "openvino 1.0 is now 20" in told
+
+
+@pytest.mark.parametrize(
+    ("inputs", "named"),
+    [({"max_batch": 7}, "max_batch: built with 7, now 1"), ({"onnx_sha256": "1" * 64}, "onnx_sha256")],
+    ids=["batch", "model"],
+)
+def test_f15_an_engine_of_other_inputs_is_refused(device, tmp_path, inputs, named):
+    release = current(device, tmp_path, streams=LOOPED)
+    rewrite_record(device, release, **inputs)
+
+    assert named in refused(device, tmp_path)
+
+
+def test_a_release_without_an_engine_is_refused(device, tmp_path):
+    release = current(device, tmp_path, streams=LOOPED)
+    (device.layout.release(release) / "engine").unlink()
+
+    assert "device.engine.missing" in refused(device, tmp_path)
+
+
+def test_a_folder_that_is_no_release_is_refused(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "edge.cli.edge_runtime", "run", "--release", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "expected a release of this device" in done.stderr

@@ -1,0 +1,26 @@
+"""The real agent as a process of its own, on a device that is a folder: `agent_process.py ROOT [SILENCE_S]`."""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from edge.device.device import Device
+from edge.device.layout import Layout
+from edge.runtime.agent.entry import main, own_stdio
+from edge.runtime.agent.serve import serve
+from tests.support.process_units import ProcessUnits
+
+
+def _run(root: str, *silence_s: str) -> int:
+    (Path(root) / "agent.pid").write_text(str(os.getpid()))
+    units = ProcessUnits(Path(root))
+    if not silence_s:
+        return main(["--root", root], units=units)
+    serve(own_stdio(), Device(Layout(Path(root))), units, origin="test", silence_s=float(silence_s[0]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_run(*sys.argv[1:]))

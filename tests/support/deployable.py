@@ -1,0 +1,108 @@
+"""A release that can really be built and served: a tiny model, a clip, golden frames found by ONNX Runtime."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cv2
+import msgspec
+import numpy as np
+
+from edge.bundle.manifest import Role
+from edge.calibrate.table import TensorRange
+from edge.calibrate.table_file import write_table
+from edge.device.device import Device
+from edge.evaluate.golden import floor_of
+from edge.evaluate.golden_file import GoldenImage, GoldenSet, encode_golden
+from edge.evaluate.golden_run import detect_golden
+from edge.model.inspect import inspect_model
+from edge.vision.detect import Detector
+from edge.vision.heads import Head
+from tests.support import models
+from tests.support.clips import write_clip
+from tests.support.onnxruntime_engine import OnnxRuntimeEngine
+from tests.support.releases import stage
+from tests.support.tables import table_of
+
+SURE = 0.5
+
+
+def soft_pictures(size, count: int, *, seed: int = 0) -> list[np.ndarray]:
+    random = np.random.default_rng(seed)
+    coarse = [random.integers(0, 256, (8, 8, 3), np.uint8) for _ in range(count)]
+    return [cv2.resize(one, (size.width, size.height), interpolation=cv2.INTER_CUBIC) for one in coarse]
+
+
+def golden_files(spec, folder: Path, *, count: int = 4) -> dict[str, tuple[Role, bytes]]:
+    """What the float model finds, computed without our engines."""
+    head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides)
+    detector = Detector(head=head, score_threshold=floor_of(SURE), iou_threshold=0.45, max_detections=300)
+    pictures = soft_pictures(spec.preprocess.size, count)
+    found = detect_golden(pictures, OnnxRuntimeEngine(spec, max_batch=2), detector)
+    assert sum(int((one.score >= SURE).sum()) for one in found) >= 10, (
+        "the tiny model finds too little to prove anything"
+    )
+    golden = GoldenSet(
+        model_sha256=spec.sha256,
+        preprocess_sha256=spec.preprocess.sha256,
+        engine="onnxruntime",
+        labels=spec.labels,
+        sure_score=SURE,
+        iou_threshold=0.45,
+        max_detections=300,
+        images=tuple(GoldenImage(path=f"golden/{i:02}.png", detections=one) for i, one in enumerate(found)),
+    )
+    files = {"golden/golden.json": (Role.GOLDEN, encode_golden(golden))}
+    for index, picture in enumerate(pictures):
+        done, content = cv2.imencode(".png", picture[..., ::-1])
+        assert done
+        files[f"golden/{index:02}.png"] = (Role.GOLDEN_IMAGE, content.tobytes())
+    return files
+
+
+def deployable(
+    device: Device,
+    folder: Path,
+    *,
+    precision: str = "fp32",
+    harm: float | None = None,
+    streams: list | None = None,
+    pipeline: dict | None = None,
+    sequence: int = 1,
+    seed: int = 0,
+    **more: object,
+) -> str:
+    """Stage a release; `harm` multiplies one range of its table, which ruins what the model finds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model = models.yolov8(folder / "model.onnx", seed=seed)
+    spec = inspect_model(model)
+    files = {"model.onnx": (Role.MODEL, model.read_bytes()), **golden_files(spec, folder)}
+    described: dict = {"onnx": "model.onnx", "precision": precision}
+    if precision == "int8":
+        described["calibration"] = "model.calib.json"
+        files["model.calib.json"] = (Role.CALIBRATION, _table(model, folder, harm))
+    clip = write_clip(folder / "clip.mp4", count=30)
+    files["clips/clip.mp4"] = (Role.CLIP, clip.read_bytes())
+    content = {
+        "version": 1,
+        "device": "gate-01",
+        "model": described,
+        "publish": {"mode": "all", "jsonl": str(folder / "out.jsonl")},
+        "streams": streams or [{"id": "a", "uri": "clips/clip.mp4"}],
+        "batch": {"max_frames": 2},
+        **(pipeline or {}),
+    }
+    files["pipeline.yaml"] = (Role.PIPELINE, json.dumps(content).encode())
+    return stage(device, files, sequence=sequence, **more)  # type: ignore[arg-type]
+
+
+def _table(model: Path, folder: Path, harm: float | None) -> bytes:
+    table = table_of(model)
+    if harm is not None:
+        name = next(one for one in table.tensors if one.startswith("Mul"))
+        broken = TensorRange(amax=table.tensors[name].amax * harm, method="x")
+        table = msgspec.structs.replace(table, tensors={**table.tensors, name: broken})
+    path = folder / "model.calib.json"
+    write_table(path, table)
+    return path.read_bytes()

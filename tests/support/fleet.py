@@ -1,0 +1,103 @@
+"""A fleet for tests: targets by number, a watcher that remembers, a rollout in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from edge.config.amount import Amount
+from edge.config.targets import Target, Wave
+from edge.deploy.fleet.inbox import Inbox
+from edge.deploy.fleet.journal import Journal
+from edge.deploy.fleet.rollout import FleetResult, Order, run_fleet
+from edge.deploy.push.event import Event
+from edge.deploy.push.outcome import PushOne
+
+AT_ONCE = Wave(canary=(), steps=(Amount.parse("100%"),), max_failed=Amount.parse("100%"))
+
+
+def targets(count: int) -> list[Target]:
+    """Return targets d-00, d-01 ..."""
+    return [Target(name=f"d-{number:02}", host=f"host-{number:02}") for number in range(count)]
+
+
+def wave(
+    *,
+    canary: tuple[str, ...] | None = (),
+    steps: Sequence[str | int] = ("100%",),
+    max_failed: str | int = "100%",
+    soak_s: float = 0,
+) -> Wave:
+    """Return an order of a rollout, as it is written in an inventory."""
+    return Wave(
+        canary=canary, steps=tuple(map(Amount.parse, steps)), max_failed=Amount.parse(max_failed), soak_s=soak_s
+    )
+
+
+class Memory:
+    """Remembers all that was shown."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.said: list[str] = []
+
+    def on_event(self, event: Event) -> None:
+        """Remember an event."""
+        self.events.append(event)
+
+    def say(self, text: str) -> None:
+        """Remember a sentence."""
+        self.said.append(text)
+
+    def results(self) -> dict[str, str]:
+        """Return the result of each target, of which there has to be one alone, after which nothing follows."""
+        last: dict[str, str] = {}
+        for event in self.events:
+            assert event.target not in last, f"{event} after the end of its target"
+            if event.is_last:
+                last[event.target] = event.event
+        return last
+
+
+class Running:
+    """A rollout in a thread, so that a test can watch and interrupt it."""
+
+    def __init__(
+        self,
+        fleet: Sequence[Target],
+        push_one: PushOne,
+        *,
+        order: Wave | None = AT_ONCE,
+        max_parallel: int = 16,
+        journal: Journal | None = None,
+        is_resumed: bool = False,
+    ) -> None:
+        self.inbox, self.memory = Inbox(), Memory()
+        self._result: FleetResult | None = None
+        self._error: BaseException | None = None
+
+        def run() -> None:
+            try:
+                self._result = run_fleet(
+                    fleet,
+                    push_one,
+                    order=Order(wave=order, max_parallel=max_parallel),
+                    watcher=self.memory,
+                    inbox=self.inbox,
+                    journal=journal,
+                    is_resumed=is_resumed,
+                )
+            except BaseException as error:
+                self._error = error
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+
+    def join(self, *, timeout_s: float = 15.0) -> FleetResult:
+        """Return how it ended, within the time."""
+        self._thread.join(timeout_s)
+        assert not self._thread.is_alive(), f"still at work after {timeout_s:g} s"
+        if self._error is not None:
+            raise self._error
+        assert self._result is not None
+        return self._result

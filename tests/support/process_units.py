@@ -1,0 +1,141 @@
+"""Units as plain processes with a script: what a builder, a runtime and a trial do to a device, and their failures.
+
+`root/lab.json` holds the script: `build` (ok, fail, die, hang), `trial` (commit, refuse, hang), `restart` (ok, fail),
+`build_s` and `trial_s`. Run as a program, it is one of the processes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+if __name__ == "__main__":
+    sys.path.insert(0, str(REPOSITORY))
+
+from edge.device.device import Device  # noqa: E402
+from edge.device.health import Health, StreamHealth, encode_health  # noqa: E402
+from edge.device.layout import Layout  # noqa: E402
+from edge.device.moment import this_moment  # noqa: E402
+from edge.device.switch import commit, refuse, roll_back  # noqa: E402
+from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT, UnitState  # noqa: E402
+from edge.errors import DeployError  # noqa: E402
+
+SCRIPT = {"build": "ok", "build_s": 0.0, "trial": "commit", "trial_s": 0.0, "restart": "ok"}
+
+
+class ProcessUnits:
+    """A `Units` whose units are this file, run for `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def start(self, unit: str, *, wait: bool, timeout_s: float) -> None:
+        command = [sys.executable, __file__, unit, str(self._root)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=sys.stderr, start_new_session=True
+        )
+        if wait:
+            try:
+                status = process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise DeployError("device.systemd", f"{unit}: no end within {timeout_s:g} s") from None
+            if status:
+                raise DeployError("device.systemd", f"{unit}: exit code {status}")
+
+    def restart(self, unit: str) -> None:
+        serve_now(Device(Layout(self._root)))
+        if script(self._root)["restart"] == "fail":
+            raise DeployError("device.systemd", f"{unit}: exit code 1")
+
+    def reset_failed(self, unit: str) -> None:
+        pass
+
+    def state(self, unit: str) -> UnitState:
+        return UnitState(active="active" if unit == RUNTIME_UNIT else "inactive")
+
+    def is_active(self, unit: str) -> bool:
+        return self.state(unit).active == "active"
+
+    def is_failed(self, unit: str) -> bool:
+        return False
+
+
+def script(root: Path) -> dict:
+    path = root / "lab.json"
+    return {**SCRIPT, **(json.loads(path.read_text()) if path.exists() else {})}
+
+
+def serve_now(device: Device) -> None:
+    health = Health(
+        release=device.releases.current() or "",
+        invocation="1",
+        at_boottime_ns=time.clock_gettime_ns(time.CLOCK_BOOTTIME) - 60_000_000_000,  # too old to measure a rate by
+        is_ready=True,
+        batches=10,
+        infer_p95_ms=5.0,
+        age_p95_ms=50.0,
+        mqtt_connected=True,
+        mqtt_acknowledged=10,
+        streams={"gate": StreamHealth(state="up", decoded=10, inferred=10)},
+    )
+    device.layout.health.parent.mkdir(parents=True, exist_ok=True)
+    device.layout.health.write_bytes(encode_health(health))
+
+
+def _build(device: Device, plan: dict) -> int:
+    # Whoever starts a unit that is running waits for that run, and gets no other.
+    with (device.layout.run / "build.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return 0
+        return _build_alone(device, plan)
+
+
+def _build_alone(device: Device, plan: dict) -> int:
+    release = json.loads(device.layout.build_request.read_text())["release"]
+    threading.Event().wait(plan["build_s"] if plan["build"] != "hang" else 3600)
+    if plan["build"] == "die":
+        return 137
+    result = {"release": release, "ok": plan["build"] == "ok", "key": None, "seconds": plan["build_s"], "golden": {}}
+    if result["ok"]:
+        key = result["key"] = release + "00000000"
+        if not device.engines.has(key):
+            folder = device.engines.begin(key)
+            (folder / "model.plan").write_bytes(b"engine of " + release.encode())
+            device.engines.admit(key, folder)
+    else:
+        result |= {"code": "smoke.recall", "problem": "recall 0.4 of at least 0.9", "evidence": {"recall": 0.4}}
+    device.durable.put(device.layout.build_result, json.dumps(result).encode())
+    return 0 if result["ok"] else 1
+
+
+def _trial(device: Device, plan: dict) -> int:
+    threading.Event().wait(plan["trial_s"] if plan["trial"] != "hang" else 3600)
+    deadline = time.monotonic() + 20
+    while device.state().confirm and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if plan["trial"] == "commit":
+        commit(device, moment=this_moment())
+        return 0
+    refuse(device, "trial.frames: gate gives no frames")
+    roll_back(device, "trial.frames: gate gives no frames", moment=this_moment())
+    serve_now(device)
+    return 1
+
+
+if __name__ == "__main__":
+    unit, root = sys.argv[1], Path(sys.argv[2])
+    (root / "pids").mkdir(exist_ok=True)
+    (root / "pids" / str(os.getpid())).touch()
+    work = {BUILD_UNIT: _build, TRIAL_UNIT: _trial}[unit]
+    sys.exit(work(Device(Layout(root)), script(root)))

@@ -1,0 +1,205 @@
+"""The journal of a rollout survives what happens to files, and belongs to one rollout at a time."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from edge.deploy.fleet.journal import Journal, journal_path
+from edge.deploy.push.outcome import Outcome
+from edge.errors import DeployError
+from tests.support.fleet import Running, targets
+from tests.support.scripted_push import ScriptedPush
+
+
+def outcome(target, *, is_done=True):
+    if is_done:
+        return Outcome(target=target.name, release="r", result="committed", exit_code=0)
+    return Outcome(target=target.name, release="r", result="rolled-back", exit_code=8, code="trial.frames.none")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "rollouts" / "r-main.jsonl"
+
+
+def test_what_was_done_is_known_again(path):
+    one, two, three = targets(3)
+    with Journal(path) as journal:
+        assert not journal.has_begun
+        journal.begin([one, two, three], is_resumed=False)
+        journal.note(one, outcome(one))
+        journal.note(two, outcome(two, is_done=False))
+
+    with Journal(path) as journal:
+        assert journal.has_begun
+        assert [journal.is_done(target) for target in (one, two, three)] == [True, False, False]
+
+
+def test_each_line_is_json_with_its_time(path):
+    (one,) = targets(1)
+    with Journal(path) as journal:
+        journal.begin([one], is_resumed=False)
+        journal.note(one, outcome(one, is_done=False))
+
+    begin, result = [json.loads(line) for line in path.read_text().split("\n") if line]
+    assert begin["event"] == "begin"
+    assert begin["targets"] == ["d-00"]
+    assert (result["target"], result["result"], result["code"], result["exit_code"]) == (
+        "d-00",
+        "rolled-back",
+        "trial.frames.none",
+        8,
+    )
+    assert result["at"].endswith("+00:00")
+
+
+@pytest.mark.parametrize("torn_bytes", [1, 2, 20, 60])
+def test_a_torn_last_line_costs_its_target_alone(path, torn_bytes):
+    one, two, three = targets(3)
+    with Journal(path) as journal:
+        journal.begin([one, two, three], is_resumed=False)
+        journal.note(one, outcome(one))
+        journal.note(two, outcome(two))
+    os.truncate(path, path.stat().st_size - 1 - torn_bytes)
+
+    with Journal(path) as journal:
+        assert [journal.is_done(target) for target in (one, two)] == [True, False]
+        journal.begin([two, three], is_resumed=True)
+        journal.note(three, outcome(three))
+
+    with Journal(path) as journal:
+        assert [journal.is_done(target) for target in (one, two, three)] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    "line", [b"[]", b"{}", b'"x"', b"\xff\xfe", b'{"event":"result"}', b"[" * 100_000, b"\x00" * 64]
+)
+def test_a_line_that_means_nothing_is_passed_over(path, line):
+    (one,) = targets(1)
+    with Journal(path) as journal:
+        journal.begin([one], is_resumed=False)
+        journal.note(one, outcome(one))
+    with path.open("ab") as file:
+        file.write(line)
+
+    with Journal(path) as journal:
+        assert journal.is_done(one)
+
+
+def test_what_failed_after_it_was_done_is_to_be_done(path):
+    (one,) = targets(1)
+    with Journal(path) as journal:
+        journal.begin([one], is_resumed=False)
+        journal.note(one, outcome(one))
+        journal.note(one, outcome(one, is_done=False))
+
+    with Journal(path) as journal:
+        assert not journal.is_done(one)
+
+
+def test_a_new_rollout_begins_anew(path):
+    (one,) = targets(1)
+    with Journal(path) as journal:
+        journal.begin([one], is_resumed=False)
+        journal.note(one, outcome(one))
+
+    with Journal(path) as journal:
+        journal.begin([one], is_resumed=False)
+        assert not journal.is_done(one)
+
+
+def test_a_name_that_means_another_host_now_is_not_done(path):
+    (one,) = targets(1)
+    with Journal(path) as journal:
+        journal.begin([one], is_resumed=False)
+        journal.note(one, outcome(one))
+
+        assert not journal.is_done(replace(one, host="elsewhere"))
+
+
+def test_a_second_rollout_of_the_release_is_refused_and_told_of_the_first(path):
+    with Journal(path) as journal:
+        journal.begin(targets(1), is_resumed=False)
+        with pytest.raises(DeployError, match=f"process {os.getpid()} on ") as caught:
+            Journal(path)
+
+    assert caught.value.code == "lock.rollout"
+    assert caught.value.exit_code == 5
+
+
+def test_it_is_free_when_its_process_was_killed(path):
+    script = f"""
+import os, signal
+from pathlib import Path
+from edge.deploy.fleet.journal import Journal
+journal = Journal(Path({str(path)!r}))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", script], check=False, timeout=30)
+
+    assert path.exists()
+    with Journal(path) as journal:
+        assert not journal.has_begun
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "state").write_text("a file")
+
+    with pytest.raises(DeployError, match="XDG_STATE_HOME") as caught:
+        Journal(tmp_path / "state" / "r.jsonl")
+
+    assert caught.value.code == "request.journal"
+
+
+def test_a_disk_that_fills_up_ends_the_rollout_and_hides_nothing(path):
+    class FullAfter(Journal):
+        left = 1
+
+        def note(self, target, outcome):
+            if not self.left:
+                raise DeployError("request.journal", "no space left")
+            self.left -= 1
+            super().note(target, outcome)
+
+    push = ScriptedPush()
+    with FullAfter(path) as journal:
+        running = Running(targets(4), push, max_parallel=1, journal=journal)
+        result = running.join()
+
+    assert push.begun == ["d-00", "d-01"]
+    assert [one.result for one in result.outcomes] == ["committed", "committed", "refused", "refused"]
+    assert {one.code for one in result.outcomes[2:]} == {"request.journal"}
+
+
+def test_where_it_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert journal_path("3f9a", "main") == tmp_path / "edge-deploy" / "rollouts" / "3f9a-main.jsonl"
+
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")  # the specification: to be ignored
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert journal_path("3f9a", "main") == tmp_path / ".local/state/edge-deploy/rollouts/3f9a-main.jsonl"
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 200, "a\n"])
+def test_names_that_would_leave_the_folder_are_refused(name):
+    with pytest.raises(ValueError, match="is no name"):
+        journal_path(name, "main")
+
+
+def test_a_rollout_that_begins_after_a_torn_line_begins_anew_all_the_same(path):
+    one, two = targets(2)
+    with Journal(path) as journal:
+        journal.begin([one, two], is_resumed=False)
+        journal.note(one, outcome(one))
+        journal.note(two, outcome(two))
+    os.truncate(path, path.stat().st_size - 5)
+
+    with Journal(path) as journal:
+        journal.begin([one, two], is_resumed=False)
+
+    with Journal(path) as journal:
+        assert not journal.is_done(one)

@@ -1,0 +1,292 @@
+"""Waves, limits, parallelism and Ctrl-C of a rollout, seen on pushes that do as they are told."""
+
+import time
+
+import pytest
+
+from edge.deploy.fleet.journal import Journal
+from edge.deploy.push.outcome import last_event
+from edge.errors import DeployError
+from tests.support.fleet import Running, targets, wave
+from tests.support.scripted_push import ScriptedPush
+from tests.support.wait import wait_until
+
+
+def test_all_are_done():
+    push = ScriptedPush()
+    running = Running(targets(5), push)
+
+    result = running.join()
+
+    assert result.exit_code == 0
+    assert [outcome.target for outcome in result.outcomes] == ["d-00", "d-01", "d-02", "d-03", "d-04"]
+    assert set(running.memory.results().values()) == {"committed"}
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_no_more_than_max_parallel_at_once(most):
+    names = [target.name for target in targets(10)]
+    push = ScriptedPush(dict.fromkeys(names, "wait"))
+    running = Running(targets(10), push, max_parallel=most)
+
+    for number, name in enumerate(names):
+        wait_until(lambda: len(push.running) == min(most, 10 - number), what=f"{most} at work")  # noqa: B023
+        push.release(name)
+    running.join()
+
+    assert push.most_at_once == most
+    assert push.begun == names
+
+
+def test_the_canary_goes_first_alone_then_each_step_in_full():
+    push = ScriptedPush()
+
+    Running(targets(20), push, order=wave(canary=("d-07",), steps=("10%", "50%", "100%"))).join()
+
+    # Of the 19 others, 10 % are 1.9, so 2; 50 % are 9.5, so 10.
+    assert push.begun[0] == "d-07"
+    waves = [["d-07"], ["d-00", "d-01"], [f"d-{number:02}" for number in (2, 3, 4, 5, 6, 8, 9, 10)]]
+    rest = sorted({target.name for target in targets(20)} - {name for names in waves for name in names})
+    before: set[str] = set()
+    for names in (*waves, rest):
+        for name in names:
+            assert before <= set(push.begun_when[name])
+            assert set(push.begun_when[name]) <= before | set(names)
+        before |= set(names)
+    assert len(push.begun) == 20
+
+
+def test_who_is_not_named_as_canary_the_first_one_is():
+    push = ScriptedPush()
+
+    Running(targets(3), push, order=wave(canary=None)).join()
+
+    assert push.begun_when["d-00"] == ()
+    assert push.begun_when["d-01"][0] == push.begun_when["d-02"][0] == "d-00"
+
+
+def test_another_one_stands_in_for_a_canary_that_is_not_there():
+    push = ScriptedPush({"d-00": "unreachable"})
+
+    result = Running(targets(4), push, order=wave(canary=None, max_failed=0)).join()
+
+    assert push.begun_when["d-01"] == ("d-00",)
+    assert push.begun_when["d-02"][:2] == push.begun_when["d-03"][:2] == ("d-00", "d-01")
+    assert result.exit_code == 11
+
+
+def test_with_the_network_down_three_are_tried():
+    push = ScriptedPush(dict.fromkeys((target.name for target in targets(50)), "unreachable"))
+
+    result = Running(targets(50), push, order=wave(canary=None)).join()
+
+    assert push.begun == ["d-00", "d-01", "d-02"]
+    assert result.outcomes[3].code == "fleet.canary"
+    assert result.exit_code == 11
+
+
+def test_nothing_follows_a_named_canary_that_was_not_reached():
+    push = ScriptedPush({"d-01": "unreachable"})
+    running = Running(targets(4), push, order=wave(canary=("d-01",)))
+
+    result = running.join()
+
+    assert push.begun == ["d-01"]
+    assert running.memory.results() == {"d-01": "unreachable", **dict.fromkeys(("d-00", "d-02", "d-03"), "refused")}
+    assert "d-01 unreachable" in (result.outcomes[0].problem or "")
+
+
+def test_a_canary_that_fails_stops_all_even_within_the_limit():
+    push = ScriptedPush({"d-00": "unhealthy"})
+
+    result = Running(targets(4), push, order=wave(canary=("d-00",), max_failed=2)).join()
+
+    assert push.begun == ["d-00"]
+    assert {outcome.code for outcome in result.outcomes[1:]} == {"fleet.canary"}
+
+
+def test_the_first_failures_of_a_large_wave_are_a_small_share_of_it():
+    push = ScriptedPush({"d-00": "broken", "d-01": "broken"})
+
+    result = Running(targets(40), push, order=wave(max_failed="5%"), max_parallel=1).join()
+
+    assert len(push.begun) == 40  # two of forty are five percent, not more
+    assert result.exit_code == 11
+
+
+def test_one_more_than_the_limit_stops_within_the_wave():
+    push = ScriptedPush({"d-00": "broken", "d-01": "broken", "d-02": "broken"})
+    running = Running(targets(40), push, order=wave(max_failed="5%"), max_parallel=1)
+
+    result = running.join()
+
+    assert push.begun == ["d-00", "d-01", "d-02"]
+    assert [outcome.code for outcome in result.outcomes[3:]] == ["fleet.stopped"] * 37
+    assert any("3 of 40 targets failed, at most 5% may" in said for said in running.memory.said)
+
+
+def test_who_is_unreachable_does_not_count():
+    push = ScriptedPush(dict.fromkeys(("d-00", "d-01", "d-02"), "unreachable"))
+
+    result = Running(targets(10), push, order=wave(max_failed=0)).join()
+
+    assert len(push.begun) == 10
+    assert sum(outcome.is_done for outcome in result.outcomes) == 7
+
+
+def test_a_push_that_raises_has_failed_and_the_others_go_on(caplog):
+    push = ScriptedPush({"d-01": "raise"})
+
+    result = Running(targets(3), push).join()
+
+    assert [outcome.exit_code for outcome in result.outcomes] == [0, 1, 0]
+    assert result.outcomes[1].code == "fleet.internal"
+    assert "a bug of ours" in (result.outcomes[1].problem or "")
+
+
+@pytest.mark.parametrize(
+    ("orders", "count", "expected"),
+    [
+        ({"d-00": "unhealthy"}, 1, 8),
+        ({"d-00": "locked"}, 1, 5),
+        ({"d-00": "locked"}, 2, 11),
+        ({"d-00": "planned"}, 1, 10),
+        ({"d-00": "planned"}, 3, 10),
+        ({"d-00": "planned", "d-01": "unreachable"}, 3, 11),
+        ({}, 0, 0),
+    ],
+)
+def test_exit_codes(orders, count, expected):
+    assert Running(targets(count), ScriptedPush(orders), order=None).join().exit_code == expected
+
+
+def test_ctrl_c_once_begins_no_more_and_lets_the_running_ones_finish():  # F-26
+    push = ScriptedPush({"d-00": "wait", "d-01": "wait"})
+    running = Running(targets(6), push, max_parallel=2)
+    wait_until(lambda: len(push.running) == 2, what="two at work")
+
+    running.inbox.interrupt()
+    wait_until(lambda: any("still at work: d-00, d-01" in said for said in running.memory.said), what="it is told")
+    push.release("d-00")
+    push.release("d-01")
+    result = running.join()
+
+    assert push.begun == ["d-00", "d-01"]
+    assert running.memory.results() == {
+        **dict.fromkeys(("d-00", "d-01"), "committed"),
+        **dict.fromkeys(("d-02", "d-03", "d-04", "d-05"), "interrupted"),
+    }
+    assert result.exit_code == 130
+
+
+def test_ctrl_c_twice_ends_within_a_second_even_where_a_push_does_not_listen():  # F-26
+    push = ScriptedPush({"d-00": "hang", "d-01": "deaf"})
+    running = Running(targets(6), push, max_parallel=2)
+    wait_until(lambda: len(push.running) == 2, what="two at work")
+
+    began_s = time.monotonic()
+    running.inbox.interrupt()
+    running.inbox.interrupt()
+    result = running.join(timeout_s=5)
+
+    assert time.monotonic() - began_s < 1.5  # 0.8 s for the deaf one; the rest is the scheduler's
+    assert push.ended == ["d-00"]
+    assert result.exit_code == 130
+    assert set(running.memory.results().values()) == {"interrupted"}
+    assert len(running.memory.results()) == 6
+
+
+def test_ctrl_c_after_the_last_has_begun_is_no_interruption_of_anything():
+    push = ScriptedPush({"d-00": "wait"})
+    running = Running(targets(1), push)
+    wait_until(lambda: push.running, what="one at work")
+
+    running.inbox.interrupt()
+    wait_until(lambda: running.memory.said, what="it is told")
+    push.release("d-00")
+
+    assert running.join().exit_code == 0
+
+
+def test_ctrl_c_ends_the_time_between_waves():
+    push = ScriptedPush()
+    running = Running(targets(3), push, order=wave(canary=("d-00",), soak_s=3600))
+    wait_until(lambda: any("begins in 3600 s" in said for said in running.memory.said), what="the canary serves")
+
+    running.inbox.interrupt()
+    result = running.join()
+
+    assert push.begun == ["d-00"]
+    assert result.exit_code == 130
+
+
+def test_fifty_targets_some_of_them_broken(tmp_path):  # F-25
+    orders = {
+        **dict.fromkeys(("d-03", "d-17", "d-41"), "unreachable"),
+        **dict.fromkeys(("d-08", "d-22"), "unhealthy"),
+        "d-09": "full",
+        "d-11": "locked",
+    }
+    fleet, order = targets(50), wave(canary=("d-00",), steps=("10%", "100%"), max_failed="5%")
+    push = ScriptedPush(orders)
+    with Journal(tmp_path / "j.jsonl") as journal:
+        running = Running(fleet, push, order=order, max_parallel=1, journal=journal)
+        result = running.join()
+
+    # Of the 47 that can be reached five percent are 2.35; one at a time, the third failure is d-11.
+    assert push.begun == [f"d-{number:02}" for number in range(12)]
+    assert result.exit_code == 11
+    assert len(running.memory.results()) == 50
+    assert running.memory.results()["d-49"] == "refused"
+    done = {outcome.target for outcome in result.outcomes if outcome.is_done}
+    assert len(done) == 12 - 4
+
+    again = ScriptedPush(dict.fromkeys(("d-03", "d-17", "d-41"), "unreachable"))
+    with Journal(tmp_path / "j.jsonl") as journal:
+        resumed = Running(fleet, again, order=order, journal=journal, is_resumed=True)
+        second = resumed.join()
+
+    assert set(again.begun) == {target.name for target in fleet} - done
+    assert second.done_before == 8
+    assert len(resumed.memory.results()) == 42
+    assert second.exit_code == 11  # three are still not there
+    assert {outcome.target for outcome in second.outcomes if not outcome.is_done} == {"d-03", "d-17", "d-41"}
+
+
+def test_a_rollout_that_was_never_begun_cannot_be_resumed(tmp_path):
+    with Journal(tmp_path / "j.jsonl") as journal, pytest.raises(DeployError) as caught:
+        Running(targets(1), ScriptedPush(), journal=journal, is_resumed=True).join()
+
+    assert caught.value.code == "request.resume"
+
+
+def test_the_share_of_failures_is_of_those_that_could_be_reached():
+    orders = {**dict.fromkeys(("d-00", "d-01", "d-02", "d-03", "d-04"), "unreachable"), "d-05": "broken"}
+    push = ScriptedPush(orders)
+
+    Running(targets(10), push, order=wave(max_failed="10%"), max_parallel=1).join()
+
+    assert push.begun[-1] == "d-05"  # one of five is more than 10 %, one of ten would not be
+
+
+def test_steps_that_add_nobody_are_passed_over():
+    push = ScriptedPush()
+
+    result = Running(targets(5), push, order=wave(steps=(1, "10%", 9, "100%"))).join()
+
+    assert push.begun_when["d-01"][0] == "d-00"
+    assert result.exit_code == 0
+
+
+def test_a_push_that_tells_its_own_end_is_heard_once():
+    scripted = ScriptedPush()
+
+    def talkative(target, on_event, stop):
+        outcome = scripted(target, on_event, stop)
+        on_event(last_event(outcome))
+        return outcome
+
+    running = Running(targets(2), talkative)
+    running.join()
+
+    assert running.memory.results() == {"d-00": "committed", "d-01": "committed"}

@@ -1,0 +1,48 @@
+import pytest
+
+from edge.deploy.push.verdict import COMMITTED, is_on_trial, verdict_of
+
+NEW = "a" * 12
+BEFORE = {"release": NEW, "result": "rolled-back", "reason": "power", "at": "2026-11-20T12:00:00Z"}
+
+
+def _status(phase="idle", target=None, **last):
+    return {"current": "b" * 12, "state": {"phase": phase, "target": target, "last": last}}
+
+
+def test_a_release_on_trial_has_no_verdict():
+    status = _status("trial", NEW, **BEFORE)
+    assert is_on_trial(status, NEW)
+    assert verdict_of(status, NEW, {}) is None
+
+
+def test_the_verdict_of_an_earlier_push_is_not_taken_for_this_one():
+    assert verdict_of(_status(**BEFORE), NEW, BEFORE) is None
+
+
+def test_a_verdict_on_another_release_is_none_on_this():
+    assert verdict_of(_status(release="c" * 12, result="committed", at="x"), NEW, {}) is None
+
+
+def test_a_committed_release():
+    assert verdict_of(_status(release=NEW, result="committed", at="later"), NEW, BEFORE) == COMMITTED
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("trial.frames.none: gate-east gave none", "trial.frames.none"),
+        ("the service was killed", "trial.refused"),
+        ("verify.signature: what only another kind of code says", "trial.refused"),
+        (None, "trial.refused"),
+    ],
+)
+def test_a_release_that_was_rolled_back_says_why(reason, code):
+    error = verdict_of(_status(release=NEW, result="rolled-back", reason=reason, at="later"), NEW, BEFORE)
+    assert (error.code, error.exit_code) == (code, 8)
+    assert (reason or "did not say why") in error.problem
+
+
+def test_a_device_that_has_given_up_needs_a_person():
+    error = verdict_of(_status("failed", release=NEW, result="failed", reason="nothing valid", at="x"), NEW, {})
+    assert (error.code, error.exit_code) == ("person.failed", 9)

@@ -1,0 +1,164 @@
+"""The agent in a thread, its client in the test: whatever is asked has one answer, and it is never a traceback."""
+
+import base64
+import os
+import threading
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edge.deploy.push.link import Link
+from edge.device.lock import PushLock
+from edge.errors import EXIT_CODE_OF, DeployError
+from edge.runtime.agent import serve as serving
+from edge.transport.frames import PROTOCOL, Blob, Message
+from edge.transport.pipe import PipeChannel
+from tests.support.device_root import DeviceRoot
+from tests.support.process_units import ProcessUnits
+
+VERBS = ["plan", "lock", "put-manifest", "have", "blob", "stage", "build", "switch", "status", "confirm", "rollback"]
+VERBS += ["logs", "facts", "ping", "gc", "hello"]
+KEYS = ["sha256", "offset", "length", "release", "to", "who", "why", "manifest", "signature", "lines", "retry_bad"]
+KEYS += ["detach", "confirm", "in_trial", "id"]
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=30) | st.floats(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory):
+    root = DeviceRoot(tmp_path_factory.mktemp("device"))
+    yield root
+    root.stop()
+
+
+class Connected:
+    """A client's channel to an agent in a thread."""
+
+    def __init__(self, device, *, silence_s=30.0):
+        to_agent, from_client = os.pipe()
+        to_client, from_agent = os.pipe()
+        self.channel = PipeChannel(to_client, from_client)
+        agent = PipeChannel(to_agent, from_agent)
+        self._thread = threading.Thread(
+            target=serving.serve,
+            args=(agent, device.device, ProcessUnits(device.root)),
+            kwargs={"origin": "test", "silence_s": silence_s},
+        )
+        self._thread.start()
+
+    def __enter__(self):
+        return self.channel
+
+    def __exit__(self, *_):
+        self.channel.close()
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+
+def _greeted(channel):
+    assert channel.receive().verb == "hello"
+    channel.send(Message("hello", {"protocol": PROTOCOL}))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    requests=st.lists(
+        st.tuples(st.sampled_from(VERBS) | st.text(max_size=10), st.dictionaries(st.sampled_from(KEYS), VALUES)),
+        min_size=1,
+        max_size=5,
+    ),
+    stray=st.binary(max_size=50),
+)
+def test_whatever_is_asked_is_answered_once_with_a_known_code(device, requests, stray):
+    with Connected(device) as channel:
+        _greeted(channel)
+        for verb, values in requests:
+            channel.send(Blob(stray))
+            channel.send(Message(verb, values))
+            answer = channel.receive(timeout_s=20)
+            while answer.verb == "progress":
+                answer = channel.receive(timeout_s=20)
+            assert answer.verb in ("ok", "err")
+            if answer.verb == "err":
+                assert answer.values["code"].partition(".")[0] in EXIT_CODE_OF
+                assert answer.values["code"] != "device.internal", answer.values["problem"]
+
+
+def test_a_client_of_another_protocol_is_told_and_left(device):
+    with Connected(device) as channel:
+        channel.receive()
+        channel.send(Message("hello", {"protocol": PROTOCOL + 1}))
+        answer = channel.receive()
+        assert (answer.verb, answer.values["code"]) == ("err", "transfer.version")
+        with pytest.raises(DeployError) as caught:
+            channel.receive()
+        assert caught.value.code == "transfer.closed"
+
+
+def test_a_client_that_says_nothing_loses_the_lock(device):
+    with Connected(device, silence_s=0.3) as channel:
+        _greeted(channel)
+        channel.send(Message("lock", {"who": "a", "why": "b"}))
+        assert channel.receive().verb == "ok"
+        with pytest.raises(DeployError) as caught:
+            channel.receive(timeout_s=10)
+        assert caught.value.code == "transfer.closed"
+    assert PushLock(device.layout).holder() is None
+
+
+def test_a_ping_during_a_long_request_is_not_taken_for_its_end(device):
+    device.script(build_s=1.0)
+    bundle = device.bundle()
+    with Connected(device) as channel:
+        link = Link(channel, threading.Event())
+        link.ask("lock", {"who": "a", "why": "b"})
+        offer = {
+            "manifest": base64.b64encode(bundle.manifest_bytes).decode(),
+            "signature": base64.b64encode(bundle.signature).decode(),
+        }
+        link.ask("put-manifest", offer)
+        for file in bundle.manifest.files:
+            with bundle.path_of(file).open("rb") as content:
+                link.send_blob(file.sha256, content, offset=0, length=file.length_bytes)
+        release = {"release": bundle.manifest.release}
+        link.ask("stage", release)
+        seen = []
+
+        def ping(progress):
+            seen.append(progress.phase)
+            channel.send(Message("ping", {"id": -1}))
+
+        built = link.ask("build", release, ping)
+        assert seen
+        assert built["key"]
+        assert link.ask("have", {"sha256": []}) == {"id": 6 + 1, "missing": {}}
+
+
+def test_an_answer_that_no_frame_holds_is_an_error_and_not_the_end(device, monkeypatch):
+    verbs = {**serving._VERBS, "facts": lambda session, request: {"text": "x" * 1_000_000}}
+    monkeypatch.setattr(serving, "_VERBS", verbs)
+    with Connected(device) as channel:
+        link = Link(channel, threading.Event())
+        with pytest.raises(DeployError) as caught:
+            link.ask("facts")
+        assert caught.value.code == "device.answer"
+        assert link.ask("ping")
+
+
+def test_a_fault_of_ours_is_named_and_the_agent_goes_on(device, monkeypatch, capfd):
+    def broken(session, request):
+        raise RuntimeError("our fault")
+
+    monkeypatch.setattr(serving, "_VERBS", {**serving._VERBS, "facts": broken})
+    with Connected(device) as channel:
+        link = Link(channel, threading.Event())
+        with pytest.raises(DeployError) as caught:
+            link.ask("facts")
+        assert caught.value.code == "device.internal"
+        assert "our fault" in caught.value.problem
+        assert link.ask("ping")
+    assert "RuntimeError" in capfd.readouterr().err

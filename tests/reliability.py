@@ -13,7 +13,6 @@ from tests.support.scenarios import scenarios
 
 PAGE = Path(__file__).parents[1] / "docs/reliability.md"
 NUMBERS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EINTR)
-SAMPLE_EVERY = 150
 
 HEAD = """# What a power cut or a full disk can do to a device
 
@@ -61,6 +60,8 @@ def _mutated(all_scenarios: list[Scenario]) -> list[str]:
         "|---|---|---|---|",
     ]
     for one in all_scenarios:
+        if one.name == "first push, unhealthy":  # minutes, for the same syncs as in the two pushes that it is made of
+            continue
         _, files = distinct_states(one)
         uncaught = uncaught_mutants(one, memory=memory)
         follows = ", ".join(f"after {what.partition(' after ')[2]}" for what in uncaught.values()) or "none"
@@ -73,14 +74,13 @@ def _mutated(all_scenarios: list[Scenario]) -> list[str]:
 def _without_syncs(scenario: Scenario) -> list[str]:
     states, _ = distinct_states(scenario, skips=None)
     judge = Judge(scenario, converges=False)
-    sample = list(itertools.islice(states, 0, None, SAMPLE_EVERY))
-    broken = [list(judge.violations(*state)) for state in sample]
+    broken = [list(judge.violations(*state)) for state in states]
     start = sum(any(one.startswith("I0: current") for one in found) for found in broken)
     some = sum(bool(found) for found in broken)
     return [
         "\n## All syncs left out\n",
-        f"That the test can fail: {scenario.name}, {len(states)} states, of which {len(sample)} were judged. In {some}",
-        f"of them something does not hold; in {start} the device would start on a broken or missing release.",
+        f"That the test can fail: {scenario.name}, {len(states)} states. In {some} of them something does not hold;",
+        f"in {start} the device would start on a broken or missing release.",
     ]
 
 
@@ -106,7 +106,8 @@ def main() -> None:
     """Measure, and write the page."""
     begun = time.monotonic()
     every = scenarios()
-    lines = [HEAD, *_enumerated(every), *_mutated(every), *_without_syncs(every[0]), *_faults()]
+    small = next(one for one in every if one.name == "rollback, service failed")
+    lines = [HEAD, *_enumerated(every), *_mutated(every), *_without_syncs(small), *_faults()]
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{PAGE}: {time.monotonic() - begun:.0f} s")
 

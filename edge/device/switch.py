@@ -169,15 +169,17 @@ def undo(
     """
     current = device.releases.current()
     leaving = state.target or current
-    if state.phase is Phase.TRIAL and state.reason is None:
+    if state.reason is None:
         state = replace(state, reason=reason)
-        device.write_state(state)
+        if state.phase is Phase.TRIAL:
+            device.write_state(state)
     if state.phase is Phase.TRIAL and state.fallback is None:
         return _land(device, state, None, leaving, moment, verdict)
     if state.fallback not in (None, leaving) and is_valid(state.fallback or ""):
         return _land(device, state, state.fallback, leaving, moment, verdict)
     if state.phase is Phase.IDLE and current is not None and is_valid(current):
-        device.write_state(state)  # nothing better: it may try again, and the attempts are counted
+        # Nothing better: it may try again, and the attempts are counted.
+        device.write_state(replace(state, reason=None))
         return Landing(release=current)
     raise give_up(device, state, f"{reason}; no other valid release to go back to", moment)
 
@@ -192,10 +194,11 @@ def give_up(device: Device, state: State, reason: str, moment: Moment) -> Deploy
 def _land(
     device: Device, state: State, release: str | None, leaving: str | None, moment: Moment, verdict: Verdict | None
 ) -> Landing:
-    device.point(release)
-    reason = state.reason or "asked for"
+    reason = state.reason or ""
+    # Marked before it is left: a proven release has no trial record that would tell recovery of the way back.
     if verdict is not None and leaving is not None and leaving != release:
         mark_bad(device.layout, device.durable, leaving, BadRelease(verdict=verdict, reason=reason, at=moment.at))
+    device.point(release)
     device.write_state(
         State(
             # What was left was proven once, unless it was on trial or has failed now: then there is no way back to it.

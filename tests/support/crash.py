@@ -37,6 +37,7 @@ class Scenario:
 
     `kept` have to be whole all the time; `proven` may be current without a trial; `is_sound` is false where the start
     itself breaks I0, because a disk was damaged; `ends_on` is current after the action, if nothing interrupts it.
+    `marked` is the release that failed: a device that has left it for another one remembers that.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Scenario:
     ends_on: str | None
     pushed_again: Release
     is_sound: bool = True
+    marked: Release | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,9 @@ class Judge:
         self._second = second
         self._memory: dict[object, Outcome] = {} if memory is None else memory
         self._kind = (scenario.known, scenario.kept, scenario.proven, scenario.is_sound, converges, second)
-        self._had_none = current_of(dict(scenario.start)) is None
+        begun = dict(scenario.start)
+        self._had_none = current_of(begun) is None
+        self._leaves = scenario.marked if scenario.marked and scenario.marked.name == current_of(begun) else None
         self.second_states: set[Tree] = set()
 
     def violations(self, tree: Tree, reported: Verdict | None) -> Iterator[str]:
@@ -120,7 +124,7 @@ class Judge:
                 yield from (f"I3: {one}" for one in self._outcome(again, "boot-3", second=False).violations)
 
     def _outcome(self, tree: Tree, boot: str, *, second: bool) -> Outcome:
-        key = (tree, boot, second, self._kind, self._had_none)
+        key = (tree, boot, second, self._kind, self._had_none, self._leaves)
         if key not in self._memory:
             trees: dict[Tree, None] = {}
             files = CutFiles(tree)
@@ -178,6 +182,8 @@ class Judge:
             yield f"I1: recovery had a problem: {found.problem}"
         if found.release != current:
             yield f"I1: recovery says {found.release}, current is {current}"
+        if self._leaves and current != self._leaves.name and self._leaves.name not in bad(disk):
+            yield f"I5: {self._leaves.name} was left and is not marked"
         if current is None and not self._had_none:
             yield "I1: nothing is current after recovery"
         if current is not None and not self._is_whole(disk, current):
@@ -290,6 +296,8 @@ def enumerate_cuts(scenario: Scenario, *, memory: dict | None = None) -> Count:
     violations = [one for tree, reported in states for one in judge.violations(tree, reported)]
     if current_of(dict(files.tree())) != scenario.ends_on:
         violations.append(f"ends on {current_of(dict(files.tree()))}")
+    if scenario.marked is not None and scenario.marked.name not in bad(dict(files.tree())):
+        violations.append(f"{scenario.marked.name} is not marked")
     return Count(
         steps=files.steps,
         syncs=len(files.syncs),

@@ -114,18 +114,20 @@ def scenarios() -> list[Scenario]:
     state = "/var/lib/edge-deploy/state.json"
     common = {"known": (OLD, NEW), "kept": (OLD,), "proven": (OLD.name,), "pushed_again": NEW}
     proven = {**common, "kept": (OLD, NEW), "proven": (OLD.name, NEW.name)}
+    failing = {**common, "marked": NEW}
     first = {**common, "kept": (), "proven": ()}
     every = (OLD, NEW, OTHER)
     return [
         Scenario("push, healthy", old, _push(NEW, is_healthy=True), ends_on=NEW.name, **common),
-        Scenario("push, unhealthy", old, _push(NEW, is_healthy=False), ends_on=OLD.name, **common),
+        Scenario("push, unhealthy", old, _push(NEW, is_healthy=False), ends_on=OLD.name, **failing),
         Scenario("first push, healthy", BARE, _push(NEW, is_healthy=True), ends_on=NEW.name, **first),
-        Scenario("first push, unhealthy", BARE, _push(NEW, is_healthy=False), ends_on=None, **first),
+        Scenario("first push, unhealthy", BARE, _push(NEW, is_healthy=False), ends_on=None, marked=NEW, **first),
         Scenario("rollback, asked for", both, _asked_back, ends_on=OLD.name, **proven),
-        Scenario("rollback, service failed", both, _failed_back, ends_on=OLD.name, **proven),
+        Scenario("rollback, service failed", both, _failed_back, ends_on=OLD.name, marked=NEW, **proven),
+        Scenario("rollback, killed in trial", trial, _failed_back, ends_on=OLD.name, **failing),
         Scenario("recovery, cut in trial", trial, _recover, ends_on=NEW.name, **common),
-        Scenario("recovery, cut twice", after(pushed(OLD), _cut_twice), _recover, ends_on=OLD.name, **common),
-        Scenario("recovery, refused", after(pushed(OLD), _refused), _recover, ends_on=OLD.name, **common),
+        Scenario("recovery, cut twice", after(pushed(OLD), _cut_twice), _recover, ends_on=OLD.name, **failing),
+        Scenario("recovery, refused", after(pushed(OLD), _refused), _recover, ends_on=OLD.name, **failing),
         Scenario("recovery, never switched", after(pushed(OLD), _armed), _recover, ends_on=OLD.name, **common),
         Scenario("recovery, state lost", damaged(both, state), _recover, ends_on=NEW.name, is_sound=False, **proven),
         Scenario("recovery, current lost", _without_plan(both), _recover, ends_on=OLD.name, is_sound=False, **common),

@@ -22,9 +22,9 @@ QUICK_MUTANTS = [name for name in SCENARIOS if name not in LONG or os.environ.ge
 # Reviewed one by one; key and value are what the two follow.
 REVIEWED = {
     "counters.json": {"state.json"},  # arm: both before the switch moves
-    "current": {"state.json", "bad.json"},  # the trial record tells either place of the switch; a verdict comes after
-    "state.json": {"current"},  # a refusal that is lost is followed by a second trial, and by the same verdict
-    "bad.json": {"state.json"},  # the verdict is told after the state
+    "current": {"state.json"},  # the trial record tells either place of the switch; a verdict comes after
+    "state.json": {"bad.json"},  # a refusal that is lost is followed by a second trial, and by the same verdict
+    "bad.json": {"current"},  # on trial: the refusal is on the disk, so recovery marks it again
     "incoming": {"store"},  # a new device: folders that are empty
     "store": {"releases"},
     "releases": {"engines"},

@@ -136,6 +136,8 @@ def test_a_proven_release_that_cannot_start_any_more_is_suspect(device):
     assert roll_back(device, "unit-failed", moment=NOW).release == OLD.name
     assert marks(device) == {NEW.name: Verdict.SUSPECT}
     assert device.state().fallback is None
+    assert device.state().last["reason"] == "unit-failed"
+    assert device.state().reason is None
 
 
 def test_f23_with_a_broken_fallback_the_device_stops_trying_and_a_person_has_a_way(device):

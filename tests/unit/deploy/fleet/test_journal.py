@@ -188,3 +188,18 @@ def test_where_it_is_kept(monkeypatch, tmp_path):
 def test_names_that_would_leave_the_folder_are_refused(name):
     with pytest.raises(ValueError, match="is no name"):
         journal_path(name, "main")
+
+
+def test_a_rollout_that_begins_after_a_torn_line_begins_anew_all_the_same(path):
+    one, two = targets(2)
+    with Journal(path) as journal:
+        journal.begin([one, two], is_resumed=False)
+        journal.note(one, outcome(one))
+        journal.note(two, outcome(two))
+    os.truncate(path, path.stat().st_size - 5)
+
+    with Journal(path) as journal:
+        journal.begin([one, two], is_resumed=False)
+
+    with Journal(path) as journal:
+        assert not journal.is_done(one)

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from edge.deploy.fleet.journal import Journal
+from edge.deploy.push.outcome import last_event
 from edge.errors import DeployError
 from tests.support.fleet import Running, targets, wave
 from tests.support.scripted_push import ScriptedPush
@@ -257,3 +258,35 @@ def test_a_rollout_that_was_never_begun_cannot_be_resumed(tmp_path):
         Running(targets(1), ScriptedPush(), journal=journal, is_resumed=True).join()
 
     assert caught.value.code == "request.resume"
+
+
+def test_the_share_of_failures_is_of_those_that_could_be_reached():
+    orders = {**dict.fromkeys(("d-00", "d-01", "d-02", "d-03", "d-04"), "unreachable"), "d-05": "broken"}
+    push = ScriptedPush(orders)
+
+    Running(targets(10), push, order=wave(max_failed="10%"), max_parallel=1).join()
+
+    assert push.begun[-1] == "d-05"  # one of five is more than 10 %, one of ten would not be
+
+
+def test_steps_that_add_nobody_are_passed_over():
+    push = ScriptedPush()
+
+    result = Running(targets(5), push, order=wave(steps=(1, "10%", 9, "100%"))).join()
+
+    assert push.begun_when["d-01"][0] == "d-00"
+    assert result.exit_code == 0
+
+
+def test_a_push_that_tells_its_own_end_is_heard_once():
+    scripted = ScriptedPush()
+
+    def talkative(target, on_event, stop):
+        outcome = scripted(target, on_event, stop)
+        on_event(last_event(outcome))
+        return outcome
+
+    running = Running(targets(2), talkative)
+    running.join()
+
+    assert running.memory.results() == {"d-00": "committed", "d-01": "committed"}

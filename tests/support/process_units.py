@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -90,6 +91,17 @@ def serve_now(device: Device) -> None:
 
 
 def _build(device: Device, plan: dict) -> int:
+    # Whoever starts a unit that is running waits for that run, and gets no other.
+    with (device.layout.run / "build.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return 0
+        return _build_alone(device, plan)
+
+
+def _build_alone(device: Device, plan: dict) -> int:
     release = json.loads(device.layout.build_request.read_text())["release"]
     threading.Event().wait(plan["build_s"] if plan["build"] != "hang" else 3600)
     if plan["build"] == "die":

@@ -73,7 +73,7 @@ def _build(session: Session, offer: Offer) -> Mapping[str, Any]:
     if key is not None and device.releases.is_ready(release) and _is_proven(session, release, key):
         return {"key": key, "seconds": 0.0, "golden": {}, "skipped": True}
     failure = _run_builder(session, release)
-    if failure is None and _read_result(session).get("release") not in (release, None):
+    if _read_result(session).get("release") not in (release, None):
         # A build that an earlier push had begun was still running, and it was that one which we waited for.
         failure = _run_builder(session, release)
     return _result(session, release, failure)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import getpass
 import json
-import shlex
 import sys
 import threading
+import time
+from dataclasses import replace
 
 import pytest
 
 from edge.deploy.fleet.ask import ask_each
+from edge.device.health import decode_health, encode_health
 from edge.transport.local import LocalChannel
 from tests.support.device_root import DeviceRoot
 from tests.support.fleet import Running, targets
@@ -106,5 +108,8 @@ def test_targets_with_check_asks_each(device, tmp_path, capfd):
 
 def _pushed(device):
     outcome = device.push(device.bundle())
-    assert outcome.result == "committed", shlex.join(map(str, (outcome.code, outcome.problem)))
+    assert outcome.result == "committed", f"{outcome.code}: {outcome.problem}"
+    health = decode_health(device.layout.health.read_bytes())
+    just_now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    device.layout.health.write_bytes(encode_health(replace(health, at_boottime_ns=just_now)))
     return outcome.release

@@ -78,7 +78,7 @@ def site(tmp_path):
         yield Site(tmp_path, sshd)
 
 
-def test_fifty_targets_some_of_them_broken(site, tmp_path, record_property):  # F-25
+def test_fifty_targets_some_of_them_broken(site, tmp_path):  # F-25
     for name in UNHEALTHY:
         site.devices[name].script(trial="refuse")
     toml = site.devices[FULL].layout.device_toml
@@ -125,6 +125,6 @@ def test_fifty_targets_some_of_them_broken(site, tmp_path, record_property):  # 
     reachable = [target for target in site.targets if target.name not in UNREACHABLE]
     began_s = time.monotonic()
     third = Running(reachable, push).join(timeout_s=DEADLINE_S)
-    record_property("unchanged_47_targets_s", round(time.monotonic() - began_s, 2))
+    print(f"unchanged push to {len(reachable)} targets on one machine: {time.monotonic() - began_s:.1f} s")
     assert {outcome.result for outcome in third.outcomes} == {"unchanged"}
     assert sum(outcome.bytes_sent for outcome in third.outcomes) == 0

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from edge.bundle.folder import open_bundle
 from edge.bundle.sign import DOWNGRADE, sign
 from edge.deploy.push.link import Link
 from edge.device.state import Phase
@@ -123,8 +124,6 @@ def test_an_older_sequence_is_refused_unless_it_is_signed_for_that(device):
     outcome = device.push(older)
     assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 4, "verify.downgrade")
     (older.path / "manifest.json.sig").write_bytes(sign(older.manifest_bytes, device.key, DOWNGRADE))
-    from edge.bundle.folder import open_bundle
-
     assert device.push(open_bundle(older.path)).result == "committed"
 
 
@@ -207,10 +206,11 @@ def test_a_push_that_wants_to_be_confirmed_confirms_over_a_new_connection(device
     assert "confirm" in _audited(device)
 
 
-def test_a_detached_push_leaves_and_the_device_goes_on_alone(device):
+@pytest.mark.parametrize("is_over_ssh", [False, True], ids=["local", "ssh"])
+def test_a_detached_push_leaves_and_the_device_goes_on_alone(device, sshd, is_over_ssh):
     bundle = device.bundle()
     device.script(build_s=1.0)
-    outcome = device.push(bundle, detach=True)
+    outcome = device.push(bundle, (lambda: SshChannel(sshd.address())) if is_over_ssh else None, detach=True)
     assert (outcome.result, outcome.exit_code) == ("detached", 0)
     assert device.device.releases.current() is None
     wait_until(lambda: device.device.state().last.get("result") == "committed", what="the device commits alone")
@@ -307,3 +307,17 @@ def test_a_release_that_is_kept_can_be_gone_back_to_by_its_name(device):
     assert answer["on_trial"] is True
     wait_until(lambda: device.device.state().phase is Phase.IDLE, what="the trial ends")
     assert device.device.releases.current() == release
+
+
+def test_a_build_of_an_earlier_push_that_still_runs_is_waited_for_and_then_ours_begins(device):
+    device.script(build_s=1.5)
+    first, second = device.bundle("one"), device.bundle("two", sequence=2)
+    stop = threading.Event()
+    thread = threading.Thread(target=device.push, args=(first,), kwargs={"stop": stop})
+    thread.start()
+    wait_until(lambda: device.layout.build_request.exists(), what="the first push builds")
+    stop.set()
+    thread.join(10)
+    outcome = device.push(second)
+    assert outcome.result == "committed"
+    assert device.device.releases.current() == second.manifest.release

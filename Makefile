@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test check format bench docs clean
+.PHONY: help setup demo test check format bench reliability docs clean
 
 help:            ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,6 +32,9 @@ format: setup    ## let ruff write
 
 bench: setup     ## measure; writes docs/benchmarks.md
 	@$(PYTHON) -m tests.bench $(ARGS)
+
+reliability: setup   ## every power cut and every disk fault of a push; writes docs/reliability.md
+	@$(PYTHON) -m tests.reliability
 
 docs: setup      ## schemas that are generated from the types
 	@$(PYTHON) -m edge.publish.schema docs

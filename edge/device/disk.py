@@ -17,6 +17,7 @@ R = TypeVar("R")
 _FREE = "free some space in /var/lib/edge-deploy (edge-deploy push collects garbage first), then push again"
 _MEANING = {
     errno.ENOSPC: ("device.disk.space", _FREE),
+    errno.EFBIG: ("device.disk.space", _FREE),
     errno.EDQUOT: ("device.disk.quota", "raise the quota of the user edge-deploy, then push again"),
     errno.EROFS: ("device.disk.readonly", "look for file-system errors in the device's journal; remount or reboot"),
     errno.EACCES: ("device.disk.permission", "run: edge-deploy provision, which sets owners and modes"),

@@ -90,7 +90,10 @@ class Durable:
 
     @typed
     def remove_tree(self, path: Path) -> None:
-        """Remove a folder: it loses its name first, so that nobody ever sees half of it."""
+        """Remove a folder: it loses its name first, so that nobody ever sees half of it.
+
+        What a power cut leaves of it has a temporary name, and is garbage.
+        """
         grave = path if path.name.endswith(".tmp") else temporary(path)
         if grave != path:
             if self.files.is_dir(grave):
@@ -98,7 +101,6 @@ class Durable:
             self.files.rename(path, grave)
             self.files.sync_dir(path.parent)
         self._clear(grave)
-        self.files.sync_dir(path.parent)
 
     @typed
     def append_line(self, path: Path, line: bytes) -> None:
@@ -111,10 +113,9 @@ class Durable:
             self.files.sync_dir(path.parent)
 
     def _move(self, partial: Path, path: Path) -> None:
+        # The folder that `partial` leaves is not synced: if its name comes back, that is garbage.
         self.files.rename(partial, path)
         self.files.sync_dir(path.parent)
-        if partial.parent != path.parent:
-            self.files.sync_dir(partial.parent)
 
     def _sync_tree(self, folder: Path) -> None:
         for name in self.files.names(folder):

@@ -101,7 +101,7 @@ def _temporaries(device: Device) -> tuple[str, ...]:
                 if files.link_target(path) is None and files.is_dir(path):
                     device.durable.remove_tree(path)
                 else:
-                    device.durable.remove(path)
+                    files.remove(path)
                 removed.append(path.name)
     return tuple(removed)
 

@@ -18,6 +18,7 @@ from edge.errors import DeployError
 __all__ = ["PushLock", "state_lock"]
 
 _STATE_DEADLINE_S = 10.0
+_PROBE_S = 0.1  # `holder` has the lock for a moment, which is nobody's push
 _RETRY_S = 0.02
 
 
@@ -32,10 +33,10 @@ class PushLock:
         """Hold the lock within the block.
 
         Raises:
-            DeployError: `lock.held`, at once, with the holder in its evidence.
+            DeployError: `lock.held`, within a moment, with the holder in its evidence.
         """
         with _opened(self._path) as descriptor:
-            if not _taken(descriptor):
+            if not _taken_soon(descriptor, _PROBE_S):
                 raise _held(self._path, _holder(descriptor))
             since = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
             _write(descriptor, {"who": who[:200], "why": why[:200], "since": since, "pid": os.getpid()})
@@ -51,22 +52,19 @@ class PushLock:
 
 
 @contextlib.contextmanager
-def state_lock(layout: Layout) -> Iterator[None]:
+def state_lock(layout: Layout, *, deadline_s: float = _STATE_DEADLINE_S) -> Iterator[None]:
     """Hold the right to change `state.json`, `current`, `bad.json` and the counters within the block.
 
     Raises:
-        DeployError: `lock.state`, if another process holds it for more than ten seconds; it is meant for milliseconds.
+        DeployError: `lock.state`, if another process holds it for more than `deadline_s`; it is meant for milliseconds.
     """
     with _opened(layout.state_lock) as descriptor:
-        deadline = time.monotonic() + _STATE_DEADLINE_S
-        while not _taken(descriptor):
-            if time.monotonic() > deadline:
-                raise DeployError(
-                    "lock.state",
-                    f"{layout.state_lock}: held by another process for more than {_STATE_DEADLINE_S:.0f} s",
-                    hint="look for a process that hangs: fuser -v on that file",
-                )
-            time.sleep(_RETRY_S)
+        if not _taken_soon(descriptor, deadline_s):
+            raise DeployError(
+                "lock.state",
+                f"{layout.state_lock}: held by another process for more than {deadline_s:g} s",
+                hint="look for a process that hangs: fuser -v on that file",
+            )
         yield
 
 
@@ -88,6 +86,15 @@ def _taken(descriptor: int) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    return True
+
+
+def _taken_soon(descriptor: int, within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while not _taken(descriptor):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_RETRY_S)
     return True
 
 

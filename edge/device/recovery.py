@@ -84,7 +84,7 @@ def _in_trial(
         return _never_switched(device, state, current, moment, is_valid)
     if not is_valid(current or ""):
         return _undone(device, state, "damaged after a power cut", Verdict.SUSPECT, moment, is_valid)
-    if state.boots >= _MAX_BOOTS:
+    if state.boots >= _MAX_BOOTS and state.fallback != state.target:
         return _undone(device, state, "power", Verdict.SUSPECT, moment, is_valid)
     device.write_state(_begun_again(replace(state, boots=state.boots + 1), moment))
     return Recovery(release=current, is_on_trial=True, note="the trial begins again after a power cut")
@@ -132,7 +132,7 @@ def _without_current(
 
 
 def _trial_of(release: str, state: State, moment: Moment) -> State:
-    return _begun_again(State(phase=Phase.TRIAL, target=release, last=state.last), moment)
+    return _begun_again(State(phase=Phase.TRIAL, target=release, fallback=release, last=state.last), moment)
 
 
 def _begun_again(state: State, moment: Moment) -> State:

@@ -33,7 +33,8 @@ class State:
 
     Attributes:
         target: the release on trial; None unless on trial.
-        fallback: the proven release to go back to; None: there is none.
+        fallback: the proven release to go back to; None: nothing served before. On trial, a fallback that is the target
+            itself means that something did, and is lost: then a person has to look, and the target stays current.
         boots: how often a trial was begun again because the device lost power.
         attempts, attempts_this_boot: ways back that were tried since a release was last proven.
         boot_id, started_at, started_boottime_ns: when the phase began; for a trial its latest beginning.

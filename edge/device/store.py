@@ -125,7 +125,6 @@ class Store:
         self._durable.make_dirs(self._layout.incoming)
         self._files.rename(blob, self._layout.incoming / f"{sha256}.damaged")
         self._files.sync_dir(blob.parent)
-        self._files.sync_dir(self._layout.incoming)
 
     def _offset(self, sha256: str, length_bytes: int) -> int:
         length = self._files.length(self._layout.partial(sha256)) or 0

@@ -57,7 +57,7 @@ def arm(
         armed = State(
             phase=Phase.TRIAL,
             target=release,
-            fallback=state.fallback if current == release else current,
+            fallback=(state.fallback or release) if current == release else current,
             boot_id=moment.boot_id,
             started_at=moment.at,
             started_boottime_ns=moment.boottime_ns,
@@ -107,7 +107,8 @@ def commit(device: Device, *, moment: Moment) -> State:
         release = state.target or ""
         forget_bad(device.layout, device.durable, release)
         last = _ending(state, "committed", None, moment)
-        proven = State(fallback=state.fallback, boot_id=moment.boot_id, started_at=moment.at, last=last)
+        fallback = None if state.fallback == release else state.fallback
+        proven = State(fallback=fallback, boot_id=moment.boot_id, started_at=moment.at, last=last)
         device.write_state(proven)
         return proven
 
@@ -134,18 +135,20 @@ def roll_back(
 ) -> Landing:
     """Go back to the fallback; with nothing to go back to, the current release may try again a few times.
 
-    A release on trial is marked bad, unless a person wants the way back. The caller restarts the service.
+    A release on trial is marked bad and a proven one suspect, unless a person wants the way back. The caller restarts
+    the service.
 
     Raises:
         DeployError: `person.failed`, when nothing is left that could be done alone; the state says so then.
+            `request.fallback`, when a person asks and there is nothing to go back to.
     """
     with device.locked():
         state = device.state()
-        if not by_person:
+        if by_person:
+            state, verdict = _asked_for(device, state), None
+        else:
             state = _counted(device, state, reason, moment)
-        elif state.phase is Phase.FAILED:
-            state = replace(state, phase=Phase.IDLE)
-        verdict = None if by_person else Verdict.BAD
+            verdict = Verdict.BAD if state.phase is Phase.TRIAL else Verdict.SUSPECT
         return undo(
             device, state, reason, moment=moment, is_valid=is_valid or device.releases.is_ready, verdict=verdict
         )
@@ -166,17 +169,19 @@ def undo(
     """
     current = device.releases.current()
     leaving = state.target or current
-    if state.phase is Phase.TRIAL and state.reason is None:
+    if state.reason is None:
         state = replace(state, reason=reason)
-        device.write_state(state)
-    if state.phase is Phase.IDLE and state.fallback in (None, current) and current is not None and is_valid(current):
-        device.write_state(state)  # nothing better: it may try again, and the attempts are counted
-        return Landing(release=current)
+        if state.phase is Phase.TRIAL:
+            device.write_state(state)
     if state.phase is Phase.TRIAL and state.fallback is None:
         return _land(device, state, None, leaving, moment, verdict)
-    if state.fallback is not None and is_valid(state.fallback):
+    if state.fallback not in (None, leaving) and is_valid(state.fallback or ""):
         return _land(device, state, state.fallback, leaving, moment, verdict)
-    raise give_up(device, state, f"{reason}; no valid release to go back to", moment)
+    if state.phase is Phase.IDLE and current is not None and is_valid(current):
+        # Nothing better: it may try again, and the attempts are counted.
+        device.write_state(replace(state, reason=None))
+        return Landing(release=current)
+    raise give_up(device, state, f"{reason}; no other valid release to go back to", moment)
 
 
 def give_up(device: Device, state: State, reason: str, moment: Moment) -> DeployError:
@@ -189,10 +194,11 @@ def give_up(device: Device, state: State, reason: str, moment: Moment) -> Deploy
 def _land(
     device: Device, state: State, release: str | None, leaving: str | None, moment: Moment, verdict: Verdict | None
 ) -> Landing:
-    device.point(release)
-    reason = state.reason or "asked for"
+    reason = state.reason or ""
+    # Marked before it is left: a proven release has no trial record that would tell recovery of the way back.
     if verdict is not None and leaving is not None and leaving != release:
         mark_bad(device.layout, device.durable, leaving, BadRelease(verdict=verdict, reason=reason, at=moment.at))
+    device.point(release)
     device.write_state(
         State(
             # What was left was proven once, unless it was on trial or has failed now: then there is no way back to it.
@@ -206,6 +212,14 @@ def _land(
         )
     )
     return Landing(release=release)
+
+
+def _asked_for(device: Device, state: State) -> State:
+    if state.phase is Phase.FAILED:  # a person who asks gives the current release a new chance, too
+        return replace(state, phase=Phase.IDLE, reason=None, attempts=0, attempts_this_boot=0)
+    if state.phase is Phase.IDLE and state.fallback in (None, device.releases.current()):
+        raise DeployError("request.fallback", "there is no release to go back to; push one")
+    return state
 
 
 def _counted(device: Device, state: State, reason: str, moment: Moment) -> State:
@@ -231,7 +245,8 @@ def _check_may_arm(device: Device, release: str, state: State, *, by_force: bool
         raise DeployError(
             "request.incomplete", f"release {release}: its files or its engine are not here; push it again"
         )
-    if state.phase is Phase.TRIAL and state.target != release:
+    is_running = state.phase is Phase.TRIAL and device.releases.current() == state.target
+    if is_running and state.target != release:  # one that was armed and never switched to is nobody's any more
         raise DeployError("lock.trial", f"release {state.target} is on trial; wait for its verdict")
     if state.phase is Phase.FAILED and not by_force:
         raise _needs_person(state.reason or "unknown")

@@ -1,0 +1,116 @@
+"""`python -m tests.reliability` enumerates every power cut and every fault, and writes docs/reliability.md."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import time
+from pathlib import Path
+
+from tests.support.crash import Judge, Scenario, distinct_states, enumerate_cuts, uncaught_mutants
+from tests.support.faults import ACTIONS, count_calls, try_fault
+from tests.support.scenarios import scenarios
+
+PAGE = Path(__file__).parents[1] / "docs/reliability.md"
+NUMBERS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EINTR)
+
+HEAD = """# What a power cut or a full disk can do to a device
+
+Written by `python -m tests.reliability`; nothing here is typed by hand. `tests/unit/device/test_power_cuts.py` fails
+if a change enumerates fewer states than this page says.
+
+The model: the content of a file is durable after its fsync, a change of a folder after the fsync of that folder. At a
+cut any subset of the changes that are not durable may be on the disk, in their order; content that is not durable may
+be old, empty, torn or new. That is more than a journaling file system allows itself. In every state:
+
+- I0: what is current is a whole release with its engine, and so is its fallback; what has its name is whole,
+- I1: recovery ends on a whole release,
+- I2: a repeated push converges, and garbage collection leaves nothing temporary,
+- I3: a second cut, inside recovery, is recovered from,
+- I4: no release is current whose sequence is not counted,
+- I5: a verdict that was reported survives,
+- I6: nothing unproven is current without a trial record.
+"""
+
+_SECOND = "States after a second cut, inside recovery"
+
+
+def _enumerated(all_scenarios: list[Scenario]) -> list[str]:
+    memory: dict = {}
+    lines = [
+        "## Every cut (F-1, F-2, F-3)\n",
+        f"| Interrupted | Steps / syncs | States after a cut | {_SECOND} | Violations |",
+        "|---|---|---|---|---|",
+    ]
+    for one in all_scenarios:
+        count = enumerate_cuts(one, memory=memory)
+        lines.append(
+            f"| {one.name} | {count.steps} / {count.syncs} | {count.states} | {count.second_states} | "
+            f"{len(count.violations)} |"
+        )
+        print(lines[-1], flush=True)
+    return lines
+
+
+def _mutated(all_scenarios: list[Scenario]) -> list[str]:
+    memory: dict = {}
+    lines = [
+        "\n## One sync left out at a time (F-4)\n",
+        "| Interrupted | Syncs | Caught | Covered by a later sync of the same folder (reviewed) |",
+        "|---|---|---|---|",
+    ]
+    for one in all_scenarios:
+        if one.name == "first push, unhealthy":  # minutes, for the same syncs as in the two pushes that it is made of
+            continue
+        _, files = distinct_states(one)
+        uncaught = uncaught_mutants(one, memory=memory)
+        follows = ", ".join(f"after {what.partition(' after ')[2]}" for what in uncaught.values()) or "none"
+        caught = len(files.syncs) - len(uncaught)
+        lines.append(f"| {one.name} | {len(files.syncs)} | {caught} | {len(uncaught)}: {follows} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def _without_syncs(scenario: Scenario) -> list[str]:
+    states, _ = distinct_states(scenario, skips=None)
+    judge = Judge(scenario, converges=False)
+    broken = [list(judge.violations(*state)) for state in states]
+    start = sum(any(one.startswith("I0: current") for one in found) for found in broken)
+    some = sum(bool(found) for found in broken)
+    return [
+        "\n## All syncs left out\n",
+        f"That the test can fail: {scenario.name}, {len(states)} states. In {some} of them something does not hold;",
+        f"in {start} the device would start on a broken or missing release.",
+    ]
+
+
+def _faults() -> list[str]:
+    lines = [
+        "\n## The n-th call of the file system fails (F-5)\n",
+        "Each call in turn, with ENOSPC, EIO, EROFS, EDQUOT and EINTR; once, and from then on. After it: a typed",
+        "error, a whole release is current; after the cure a repeated push converges and leaves nothing temporary.\n",
+        "| Interrupted | Calls | Faults tried | Violations |",
+        "|---|---|---|---|",
+    ]
+    for name in ACTIONS:
+        calls, tried, violations = count_calls(name), 0, 0
+        for at, number, lasts in itertools.product(range(calls), NUMBERS, (False, True)):
+            tried += 1
+            violations += bool(try_fault(name, at=at, number=number, lasts=lasts))
+        lines.append(f"| {name} | {calls} | {tried} | {violations} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def main() -> None:
+    """Measure, and write the page."""
+    begun = time.monotonic()
+    every = scenarios()
+    small = next(one for one in every if one.name == "rollback, service failed")
+    lines = [HEAD, *_enumerated(every), *_mutated(every), *_without_syncs(small), *_faults()]
+    PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{PAGE}: {time.monotonic() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

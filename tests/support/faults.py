@@ -1,0 +1,112 @@
+"""F-5: one call of the file system fails in a push, a rollback or a garbage collection; what has to hold then."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+from edge.device.device import Device
+from edge.device.garbage import collect
+from edge.device.recovery import recover
+from edge.device.switch import roll_back
+from edge.errors import DeployError
+from tests.support.crash import counted, current_of, is_whole, sealed
+from tests.support.cut_files import CutFiles, Tree
+from tests.support.faulty_files import CHANGING, GROWING, FaultyFiles
+from tests.support.pushes import device_over, moment, push
+from tests.support.scenarios import NEW, OLD, OTHER, SCENARIO_STARTS
+
+CODES = {
+    errno.ENOSPC: "device.disk.space",
+    errno.EIO: "device.disk.io",
+    errno.EROFS: "device.disk.readonly",
+    errno.EDQUOT: "device.disk.quota",
+    errno.EINTR: "device.disk.io",
+}
+# What a fault that lasts still lets through: a full disk can be read, synced and tidied up.
+_LASTING = {errno.ENOSPC: GROWING, errno.EDQUOT: GROWING, errno.EROFS: CHANGING}
+
+
+def _push(device: Device) -> None:
+    push(device, NEW, now=moment("boot-1"))
+
+
+def _push_unhealthy(device: Device) -> None:
+    push(device, NEW, now=moment("boot-1"), is_healthy=False)
+
+
+def _roll_back(device: Device) -> None:
+    roll_back(device, "asked for", moment=moment("boot-1"), by_person=True)
+
+
+def _collect(device: Device) -> None:
+    collect(device, now_s=8 * 86400.0)
+
+
+ACTIONS: dict[str, tuple[Tree, Callable[[Device], None]]] = {
+    "push": (SCENARIO_STARTS["old"], _push),
+    "push, unhealthy": (SCENARIO_STARTS["old"], _push_unhealthy),
+    "rollback": (SCENARIO_STARTS["both"], _roll_back),
+    "garbage collection": (SCENARIO_STARTS["littered"], _collect),
+}
+
+
+def count_calls(name: str) -> int:
+    """Return how many calls of the file system the action makes when nothing fails."""
+    start, action = ACTIONS[name]
+    files = FaultyFiles(CutFiles(start), at=-1, number=0)
+    action(device_over(files))
+    return files.calls
+
+
+def try_fault(name: str, *, at: int, number: int, lasts: bool = False) -> list[str]:
+    """Return what does not hold when call `at` of the action fails with `number`."""
+    start, action = ACTIONS[name]
+    disk = CutFiles(start)
+    which = _LASTING.get(number) if lasts else None
+    files = FaultyFiles(disk, at=at, number=number, lasts=lasts, which=which)
+    found = []
+    try:
+        action(device_over(files))
+    except DeployError as error:
+        if error.code != CODES[number]:
+            found.append(f"code {error.code}")
+    except OSError as error:
+        found.append(f"a raw {error!r}")
+    else:
+        if lasts and files.failed and number not in _LASTING:
+            found.append(f"no error, though {files.failed} failed")
+    found += _judge(disk)
+    if not found:
+        found += _cured(disk)
+    return [f"{name}, call {at} ({files.failed}), {errno.errorcode[number]}, lasts={lasts}: {one}" for one in found]
+
+
+def _judge(disk: CutFiles) -> list[str]:
+    tree = dict(disk.tree())
+    current = current_of(tree)
+    release = next((one for one in (OLD, NEW, OTHER) if one.name == current), None)
+    if release is None or not is_whole(tree, release):
+        return [f"current is {current}, which is not whole"]
+    if not is_whole(tree, OLD):
+        return ["the old release is not whole"]
+    state = sealed(tree, "state.json")
+    proven = {OLD.name, state.get("fallback"), state.get("last", {}).get("release"), state.get("target")}
+    if current not in proven:
+        return [f"{current} is current without being proven or on trial"]
+    return []
+
+
+def _cured(disk: CutFiles) -> list[str]:
+    device = device_over(disk)
+    recover(device, moment=moment("boot-1"))
+    push(device, NEW, now=moment("boot-1"))
+    collect(device, now_s=8 * 86400.0)
+    tree = dict(disk.tree())
+    rest = [path for path in tree if path.endswith((".tmp", ".part", ".damaged"))]
+    if rest:
+        return [f"garbage collection left {rest}"]
+    is_done = current_of(tree) == NEW.name and is_whole(tree, NEW) and counted(tree) == NEW.sequence
+    return (
+        [] if is_done and sealed(tree, "state.json").get("phase") == "idle" else ["the repeated push did not converge"]
+    )

@@ -1,0 +1,142 @@
+"""What a power cut interrupts in the crash enumeration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from edge.device.device import Device
+from edge.device.garbage import collect
+from edge.device.recovery import recover
+from edge.device.switch import refuse, roll_back
+from tests.support.crash import Report, Scenario
+from tests.support.cut_files import CutFiles, Tree
+from tests.support.pushes import Release, device_over, moment, prepare, push, switch
+
+MODEL = b"the model of both"
+OLD = Release("a" * 12, 1, {"model.onnx": MODEL, "model.calib.json": b"old table"})
+NEW = Release("b" * 12, 2, {"model.onnx": MODEL, "model.calib.json": b"new table"})
+OTHER = Release("c" * 12, 3, {"model.onnx": b"another model"})
+
+BARE: Tree = (("/var", None), ("/var/lib", None), ("/var/lib/edge-deploy", None))
+
+
+def after(*steps: Callable[[Device], object], start: Tree = BARE) -> Tree:
+    """Return the tree that the steps leave."""
+    files = CutFiles(start)
+    for step in steps:
+        step(device_over(files))
+    return files.tree()
+
+
+def pushed(release: Release) -> Callable[[Device], None]:
+    return lambda device: push(device, release, now=moment("boot-0"))
+
+
+def on_trial(release: Release) -> Callable[[Device], None]:
+    def step(device: Device) -> None:
+        prepare(device, release)
+        switch(device, release, now=moment("boot-0"))
+
+    return step
+
+
+def damaged(tree: Tree, path: str) -> Tree:
+    """Return the tree with one byte of a file flipped."""
+    disk = dict(tree)
+    content = disk[path]
+    disk[path] = content[:-2] + bytes([content[-2] ^ 1]) + content[-1:]
+    return tuple(sorted(disk.items()))
+
+
+def _cut_twice(device: Device) -> None:
+    on_trial(NEW)(device)
+    recover(device, moment=moment("boot-0b"))
+
+
+def _refused(device: Device) -> None:
+    on_trial(NEW)(device)
+    refuse(device, "no frames")
+
+
+def _armed(device: Device) -> None:
+    on_trial(NEW)(device)
+    device.point(OLD.name)
+
+
+def _littered(device: Device) -> None:
+    push(device, OLD, now=moment("boot-0"))
+    prepare(device, OTHER)
+    push(device, NEW, now=moment("boot-0"))
+    prepare(device, OTHER)  # staged, never switched to
+    files, layout = device.durable.files, device.layout
+    files.write(layout.incoming / ("d" * 64 + ".part"), b"stale")
+    files.write(layout.incoming / ("e" * 64 + ".damaged"), b"flipped")
+    files.write(layout.var / ".state.json.tmp", b"half")
+    files.make_dir(layout.engines / ".0123456789abcdef.tmp")
+    files.write(layout.engines / ".0123456789abcdef.tmp/model.plan", b"half")
+
+
+def _push(release: Release, *, is_healthy: bool) -> Callable[[Device, Report], None]:
+    return lambda device, report: push(device, release, now=moment("boot-1"), is_healthy=is_healthy, report=report)
+
+
+def _recover(device: Device, report: Report) -> None:
+    recover(device, moment=moment("boot-1"))
+    report()
+
+
+def _asked_back(device: Device, report: Report) -> None:
+    roll_back(device, "asked for", moment=moment("boot-1"), by_person=True)
+    report()
+
+
+def _failed_back(device: Device, report: Report) -> None:
+    roll_back(device, "unit-failed", moment=moment("boot-1"))
+    report()
+
+
+def _collect(device: Device, report: Report) -> None:
+    collect(device, now_s=8 * 86400.0)
+
+
+SCENARIO_STARTS: dict[str, Tree] = {
+    "old": after(pushed(OLD)),
+    "both": after(pushed(OLD), pushed(NEW)),
+    "littered": after(_littered),
+}
+
+
+def scenarios() -> list[Scenario]:
+    """Return all that is enumerated."""
+    old, both = SCENARIO_STARTS["old"], SCENARIO_STARTS["both"]
+    trial = after(pushed(OLD), on_trial(NEW))
+    state = "/var/lib/edge-deploy/state.json"
+    common = {"known": (OLD, NEW), "kept": (OLD,), "proven": (OLD.name,), "pushed_again": NEW}
+    proven = {**common, "kept": (OLD, NEW), "proven": (OLD.name, NEW.name)}
+    failing = {**common, "marked": NEW}
+    first = {**common, "kept": (), "proven": ()}
+    every = (OLD, NEW, OTHER)
+    return [
+        Scenario("push, healthy", old, _push(NEW, is_healthy=True), ends_on=NEW.name, **common),
+        Scenario("push, unhealthy", old, _push(NEW, is_healthy=False), ends_on=OLD.name, **failing),
+        Scenario("first push, healthy", BARE, _push(NEW, is_healthy=True), ends_on=NEW.name, **first),
+        Scenario("first push, unhealthy", BARE, _push(NEW, is_healthy=False), ends_on=None, marked=NEW, **first),
+        Scenario("rollback, asked for", both, _asked_back, ends_on=OLD.name, **proven),
+        Scenario("rollback, service failed", both, _failed_back, ends_on=OLD.name, marked=NEW, **proven),
+        Scenario("rollback, killed in trial", trial, _failed_back, ends_on=OLD.name, **failing),
+        Scenario("recovery, cut in trial", trial, _recover, ends_on=NEW.name, **common),
+        Scenario("recovery, cut twice", after(pushed(OLD), _cut_twice), _recover, ends_on=OLD.name, **failing),
+        Scenario("recovery, refused", after(pushed(OLD), _refused), _recover, ends_on=OLD.name, **failing),
+        Scenario("recovery, never switched", after(pushed(OLD), _armed), _recover, ends_on=OLD.name, **common),
+        Scenario("recovery, state lost", damaged(both, state), _recover, ends_on=NEW.name, is_sound=False, **proven),
+        Scenario("recovery, current lost", _without_plan(both), _recover, ends_on=OLD.name, is_sound=False, **common),
+        Scenario(
+            "garbage collection", SCENARIO_STARTS["littered"], _collect, ends_on=NEW.name, **{**proven, "known": every}
+        ),
+    ]
+
+
+def _without_plan(tree: Tree) -> Tree:
+    gone = f"/var/lib/edge-deploy/engines/{NEW.key}"
+    return tuple((path, what) for path, what in tree if not Path(path).is_relative_to(gone))

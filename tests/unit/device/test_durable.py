@@ -1,0 +1,89 @@
+"""Durable writes on a real disk; what a power cut makes of them is in test_power_cuts.py."""
+
+import errno
+import os
+
+import pytest
+
+from edge.device.durable import Durable
+from edge.device.files import RealFiles
+from edge.errors import DeployError
+from tests.support.faulty_files import FaultyFiles
+
+
+def test_a_put_replaces_and_leaves_nothing_beside(tmp_path):
+    durable = Durable()
+    durable.put(tmp_path / "a", b"1")
+    durable.put(tmp_path / "a", b"2", mode=0o600)
+    assert (tmp_path / "a").read_bytes() == b"2"
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_put_never_changes_the_file_that_a_reader_has_open(tmp_path):
+    Durable().put(tmp_path / "a", b"old")
+    with open(tmp_path / "a", "rb") as reader:
+        Durable().put(tmp_path / "a", b"new")
+        assert reader.read() == b"old"
+
+
+def test_a_link_replaces_a_link_and_what_a_cut_left_of_one(tmp_path):
+    durable = Durable()
+    durable.link(tmp_path / "l", "one")
+    (tmp_path / ".l.tmp").symlink_to("half")
+    durable.link(tmp_path / "l", "two")
+    assert os.readlink(tmp_path / "l") == "two"
+    assert os.listdir(tmp_path) == ["l"]
+
+
+@pytest.mark.parametrize("call", range(4))
+def test_f5_a_put_that_fails_keeps_the_old_content_and_takes_its_temporary_file_away(tmp_path, call):
+    Durable().put(tmp_path / "a", b"old")
+    durable = Durable(FaultyFiles(RealFiles(), at=call, number=errno.ENOSPC))
+    with pytest.raises(DeployError) as failure:
+        durable.put(tmp_path / "a", b"new")
+    assert failure.value.code == "device.disk.space"
+    assert failure.value.evidence["errno"] == "ENOSPC"
+    assert os.listdir(tmp_path) == ["a"]
+    # The last call is the sync of the folder: the new content is there, it is only not certain to stay.
+    assert (tmp_path / "a").read_bytes() == (b"new" if call == 3 else b"old")
+
+
+def test_a_folder_that_is_removed_loses_its_name_first(tmp_path):
+    (tmp_path / "d/inner").mkdir(parents=True)
+    (tmp_path / "d/inner/f").write_bytes(b"1")
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target/kept").write_bytes(b"1")
+    (tmp_path / "d/link").symlink_to("../target")
+    durable = Durable(FaultyFiles(RealFiles(), at=0, number=errno.EIO, which={"remove"}))
+    with pytest.raises(DeployError):
+        durable.remove_tree(tmp_path / "d")
+    assert sorted(os.listdir(tmp_path)) == [".d.tmp", "target"]
+    durable.remove_tree(tmp_path / ".d.tmp")
+    assert os.listdir(tmp_path) == ["target"]
+    assert (tmp_path / "target/kept").exists(), "a link in the folder was followed"
+
+
+def test_folders_are_made_with_those_above_them(tmp_path):
+    Durable().make_dirs(tmp_path / "a/b/c")
+    Durable().make_dirs(tmp_path / "a/b/c")
+    assert (tmp_path / "a/b/c").is_dir()
+
+
+def test_a_line_after_a_torn_one_stands_alone(tmp_path):
+    (tmp_path / "log").write_bytes(b"whole\nto")
+    Durable().append_line(tmp_path / "log", b"next")
+    Durable().append_line(tmp_path / "log", b"last\n")
+    assert (tmp_path / "log").read_bytes() == b"whole\nto\nnext\nlast\n"
+
+
+def test_a_read_only_disk_and_a_missing_right_have_their_codes(tmp_path):
+    for number, code in [
+        (errno.EROFS, "device.disk.readonly"),
+        (errno.EDQUOT, "device.disk.quota"),
+        (errno.EACCES, "device.disk.permission"),
+        (errno.ENOENT, "device.disk.io"),
+    ]:
+        with pytest.raises(DeployError) as failure:
+            Durable(FaultyFiles(RealFiles(), at=0, number=number)).put(tmp_path / "a", b"")
+        assert failure.value.code == code

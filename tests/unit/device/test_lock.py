@@ -1,0 +1,126 @@
+"""The locks, between real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edge.device.layout import Layout
+from edge.device.lock import PushLock, state_lock
+from edge.errors import DeployError
+from tests.support.wait import wait_until
+
+ROOT = Path(__file__).parents[3]
+HOLD = """
+import sys
+from pathlib import Path
+from edge.device.layout import Layout
+from edge.device.lock import PushLock, state_lock
+layout = Layout(Path(sys.argv[1]))
+with PushLock(layout).acquire("mina@bench", "push of 81c2e4aa90f1") if sys.argv[2] == "push" else state_lock(layout):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def layout(tmp_path):
+    return Layout(tmp_path)
+
+
+@pytest.fixture
+def held(layout):
+    """A function that starts a process which holds a lock until its stdin ends."""
+    started = []
+
+    def hold(kind):
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(layout.root), kind],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        started.append(process)
+        assert process.stdout.readline() == b"held\n"
+        return process
+
+    yield hold
+    for process in started:
+        process.kill()
+        with process:  # waits, and closes its pipes
+            pass
+
+
+def test_f10_the_second_push_is_told_who_holds_the_lock_since_when_and_why(layout, held):
+    held("push")
+    with (
+        pytest.raises(DeployError, match=r"held by mina@bench since 20.*Z \(push of 81c2e4aa90f1\)") as failure,
+        PushLock(layout).acquire("other", "push"),
+    ):
+        pass
+    assert failure.value.code == "lock.held"
+    assert failure.value.exit_code == 5
+    assert {"who", "why", "since", "pid"} <= set(failure.value.evidence)
+    assert PushLock(layout).holder()["who"] == "mina@bench"
+
+
+def test_f6_the_lock_of_a_killed_process_is_free(layout, held):
+    process = held("push")
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=10)
+    wait_until(lambda: PushLock(layout).holder() is None, what="the lock is free", timeout_s=1.0)
+    with PushLock(layout).acquire("other", "push"):
+        assert json.loads(layout.push_lock.read_bytes())["who"] == "other"
+    assert layout.push_lock.read_bytes() == b""
+
+
+def test_the_lock_is_given_back_when_the_block_fails(layout):
+    with pytest.raises(KeyError), PushLock(layout).acquire("a", "b"):
+        raise KeyError
+    with PushLock(layout).acquire("a", "b"):
+        pass
+
+
+def test_a_process_that_the_holder_started_does_not_inherit_the_lock(layout):
+    with PushLock(layout).acquire("a", "b"):
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+    try:
+        with PushLock(layout).acquire("a", "c"):
+            pass
+    finally:
+        child.communicate(b"\n", timeout=10)
+
+
+def test_the_state_lock_is_waited_for(layout, held):
+    process = held("state")
+    process.stdin.close()
+    with state_lock(layout):
+        assert process.wait(timeout=10) == 0
+
+
+def test_the_state_lock_is_not_waited_for_for_ever(layout, held):
+    held("state")
+    with pytest.raises(DeployError) as failure, state_lock(layout, deadline_s=0.1):
+        pass
+    assert failure.value.code == "lock.state"
+
+
+def test_a_lock_folder_that_cannot_be_made_is_a_typed_error(tmp_path):
+    (tmp_path / "run").write_bytes(b"")
+    with pytest.raises(DeployError) as failure, PushLock(Layout(tmp_path)).acquire("a", "b"):
+        pass
+    assert failure.value.code.startswith("device.disk.")
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(layout, tmp_path):
+    layout.run.mkdir(parents=True)
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"1")
+    layout.push_lock.symlink_to(precious)
+    with pytest.raises(DeployError), PushLock(layout).acquire("a", "b"):
+        pass
+    assert precious.read_bytes() == b"1"

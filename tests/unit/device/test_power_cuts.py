@@ -1,0 +1,77 @@
+"""F-1 to F-4: what a power cut can leave at any step, judged state by state; see tests/support/crash.py."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.crash import Judge, distinct_states, enumerate_cuts, is_caught, uncaught_mutants
+from tests.support.scenarios import scenarios
+
+SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
+PAGE = Path(__file__).parents[3] / "docs/reliability.md"
+MEMORY: dict = {}
+MUTANT_MEMORY: dict = {}
+
+# Minutes long, and nothing that the others do not have; `python -m tests.reliability` runs them all.
+LONG = {"push, unhealthy", "first push, healthy", "first push, unhealthy"}
+QUICK_MUTANTS = [name for name in SCENARIOS if name not in LONG or os.environ.get("EDGE_LONG_TESTS")]
+
+# A sync of a folder that may be left out, because the next sync of the same folder comes before anything relies on it.
+# Reviewed one by one; key and value are what the two follow.
+REVIEWED = {
+    "counters.json": {"state.json"},  # arm: both before the switch moves
+    "current": {"state.json"},  # the trial record tells either place of the switch; a verdict comes after
+    "state.json": {"bad.json"},  # a refusal that is lost is followed by a second trial, and by the same verdict
+    "bad.json": {"current"},  # on trial: the refusal is on the disk, so recovery marks it again
+    "incoming": {"store"},  # a new device: folders that are empty
+    "store": {"releases"},
+    "releases": {"engines"},
+    "engines": {"counters.json"},
+    "b2": {"3f"},  # a folder of the store, before anything links there
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_f1_f2_f3_every_state_after_a_cut_and_after_a_second_one_is_good(name):
+    count = enumerate_cuts(SCENARIOS[name], memory=MEMORY)
+    print(f"{name}: {count.steps} steps, {count.states} states, {count.second_states} after a second cut")
+    assert count.violations == []
+    states, second_states = _documented()[name]
+    assert count.states >= states, "fewer than docs/reliability.md says"
+    assert count.second_states >= second_states, "fewer than docs/reliability.md says"
+
+
+@pytest.mark.parametrize("name", QUICK_MUTANTS)
+def test_f4_a_sync_that_is_left_out_is_caught_or_reviewed(name):
+    scenario = SCENARIOS[name]
+    _, files = distinct_states(scenario)
+    for number, what in uncaught_mutants(scenario, memory=MUTANT_MEMORY).items():
+        folder, _, follows = what.removeprefix("sync_dir ").partition(" after ")
+        later = [one for one in files.syncs[number + 1 :] if one.startswith(f"sync_dir {folder} after ")]
+        assert later, f"{what}: left out unnoticed, and nothing later covers it"
+        assert later[0].partition(" after ")[2] in REVIEWED.get(follows, set()), (
+            f"{what}, then {later[0]}: not reviewed"
+        )
+
+
+def test_f4_leaving_out_a_sync_and_the_one_that_covers_it_is_caught():
+    scenario = SCENARIOS["rollback, asked for"]
+    _, files = distinct_states(scenario)
+    assert [what.partition(" after ")[2] for what in files.syncs] == ["current", ".state.json.tmp", "state.json"]
+    assert not is_caught(scenario, {0})
+    assert is_caught(scenario, {0, 2})
+
+
+def test_f4_without_any_sync_a_device_would_start_on_a_broken_release():
+    scenario = SCENARIOS["rollback, service failed"]
+    states, _ = distinct_states(scenario, skips=None)
+    judge = Judge(scenario, converges=False)
+    found = {one[:2] for tree, reported in states for one in judge.violations(tree, reported)}
+    assert {"I0", "I5"} <= found
+
+
+def _documented() -> dict[str, tuple[int, int]]:
+    rows = re.findall(r"^\| ([a-z][^|]*) \| \d+ / \d+ \| (\d+) \| (\d+) \|", PAGE.read_text(), re.M)
+    return {name: (int(states), int(second)) for name, states, second in rows}

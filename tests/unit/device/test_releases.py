@@ -1,0 +1,117 @@
+"""Releases and engines on a real disk."""
+
+import os
+
+import pytest
+
+from edge.device.device import Device
+from edge.device.layout import Layout
+from edge.errors import DeployError
+from tests.support.pushes import Release, receive
+from tests.support.scenarios import NEW, OLD
+
+NESTED = Release("d" * 12, 7, {"pipeline.yaml": b"p", "clips/one.mp4": b"clip", "golden/a/b.png": b"picture"})
+
+
+@pytest.fixture
+def device(tmp_path):
+    device = Device(Layout(tmp_path))
+    for release in (OLD, NEW, NESTED):
+        receive(device, release)
+    return device
+
+
+def stage(device, release):
+    device.releases.stage(release.name, manifest=release.manifest, signature=release.signature, files=release.digests)
+
+
+def test_a_staged_release_reads_like_a_folder_of_files(device):
+    stage(device, NESTED)
+    folder = device.layout.release(NESTED.name)
+    assert (folder / "clips/one.mp4").read_bytes() == b"clip"
+    assert (folder / "golden/a/b.png").read_bytes() == b"picture"
+    assert os.readlink(folder / "golden/a/b.png").startswith("../../../../store/sha256/")
+    assert device.releases.manifest(NESTED.name) == NESTED.manifest
+    assert device.releases.signature(NESTED.name) == NESTED.signature
+    assert device.releases.blobs(NESTED.name) == NESTED.digests
+    assert device.releases.sequence(NESTED.name) == 7
+
+
+def test_a_release_is_complete_with_its_blobs_and_ready_with_its_engine(device):
+    stage(device, OLD)
+    assert device.releases.is_complete(OLD.name)
+    assert not device.releases.is_ready(OLD.name)
+    device.releases.attach_engine(OLD.name, OLD.key)
+    assert not device.releases.is_ready(OLD.name), "its engine has not been built"
+    folder = device.engines.begin(OLD.key)
+    (folder / "model.plan").write_bytes(b"plan")
+    device.engines.admit(OLD.key, folder)
+    assert device.releases.is_ready(OLD.name)
+    assert device.releases.engine_key(OLD.name) == OLD.key
+    device.store.quarantine(OLD.digests["model.onnx"])
+    assert not device.releases.is_complete(OLD.name)
+    assert not device.releases.is_complete(NEW.name), "it was never staged"
+
+
+def test_a_release_that_is_staged_again_keeps_its_manifest_and_its_signature(device):
+    stage(device, OLD)
+    device.releases.stage(OLD.name, manifest=b"{}", signature=b"other", files=OLD.digests)
+    assert device.releases.manifest(OLD.name) == OLD.manifest
+    assert device.releases.signature(OLD.name) == OLD.signature
+
+
+def test_what_a_cut_left_of_staging_is_no_release_and_in_nobodys_way(device):
+    left = device.layout.releases / f".{OLD.name}.tmp"
+    left.mkdir(parents=True)
+    (left / "model.onnx").write_bytes(b"half")
+    assert device.releases.names() == []
+    stage(device, OLD)
+    assert device.releases.names() == [OLD.name]
+    assert not left.exists()
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/etc/passwd", "a/../../x", "", ".", "a//b", "a/", "manifest.json", "engine/model.plan", "a\0b"]
+)
+def test_f16_a_path_that_leaves_the_release_is_refused(device, path):
+    with pytest.raises(DeployError) as failure:
+        device.releases.stage("e" * 12, manifest=b"{}", signature=b"s", files={path: "0" * 64})
+    assert failure.value.code == "request.path"
+    assert device.releases.names() == []
+
+
+@pytest.mark.parametrize("name", ["..", "", "x" * 12, "a" * 11, "a" * 13, "a/b", "." * 12])
+def test_f16_a_name_that_is_no_release_never_becomes_a_path(device, name):
+    with pytest.raises(DeployError) as failure:
+        device.releases.stage(name, manifest=b"{}", signature=b"s", files={})
+    assert failure.value.code == "request.release"
+
+
+def test_an_engine_gets_its_name_when_it_is_finished(device):
+    folder = device.engines.begin(OLD.key)
+    (folder / "model.plan").write_bytes(b"half")
+    folder = device.engines.begin(OLD.key)
+    assert os.listdir(folder) == [], "what an earlier build left"
+    (folder / "model.plan").write_bytes(b"plan")
+    assert not device.engines.has(OLD.key)
+    device.engines.admit(OLD.key, folder)
+    assert device.engines.read(OLD.key, "model.plan") == b"plan"
+    assert device.engines.names() == [OLD.key]
+    device.engines.quarantine(OLD.key)
+    assert not device.engines.has(OLD.key)
+
+
+def test_of_two_builds_of_one_key_the_first_one_stays(device):
+    first = device.engines.begin(OLD.key)
+    (first / "model.plan").write_bytes(b"first")
+    device.engines.admit(OLD.key, first)
+    second = device.engines.begin(OLD.key)
+    (second / "model.plan").write_bytes(b"second")
+    device.engines.admit(OLD.key, second)
+    assert device.engines.read(OLD.key, "model.plan") == b"first"
+
+
+def test_a_manifest_that_cannot_be_read_has_no_sequence(device):
+    device.releases.stage("e" * 12, manifest=b"[1", signature=b"s", files={})
+    assert device.releases.sequence("e" * 12) == -1
+    assert device.releases.sequence("f" * 12) == -1

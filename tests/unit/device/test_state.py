@@ -1,0 +1,139 @@
+"""The small files: state, counters, failed releases, audit log."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.device.audit import Audit
+from edge.device.bad import BadRelease, Verdict, forget_bad, mark_bad, read_bad
+from edge.device.counters import Counters, raise_counters, read_counters
+from edge.device.durable import Durable
+from edge.device.files import RealFiles
+from edge.device.layout import Layout
+from edge.device.state import Phase, State, decode_state, encode_state, read_state, write_state
+from edge.errors import DeployError
+
+TRIAL = State(
+    phase=Phase.TRIAL,
+    target="b" * 12,
+    fallback="a" * 12,
+    boots=1,
+    attempts=2,
+    attempts_this_boot=1,
+    boot_id="x",
+    started_at="2026-01-01T00:00:00Z",
+    started_boottime_ns=5,
+    confirm=True,
+    baseline={"streams": {"gate-east": 14.9}},
+    reason=None,
+    last={"release": "a" * 12, "result": "committed"},
+)
+
+
+@pytest.fixture
+def layout(tmp_path):
+    layout = Layout(tmp_path)
+    layout.var.mkdir(parents=True)
+    return layout
+
+
+def test_a_state_comes_back_as_it_was(layout):
+    assert read_state(layout, RealFiles()) == State()
+    write_state(layout, Durable(), TRIAL)
+    assert read_state(layout, RealFiles()) == TRIAL
+
+
+@given(position=st.integers(0, len(encode_state(TRIAL)) - 1), bit=st.integers(0, 7))
+def test_a_flipped_bit_in_a_state_is_noticed(position, bit):
+    content = bytearray(encode_state(TRIAL))
+    content[position] ^= 1 << bit
+    try:
+        found = decode_state(bytes(content))
+    except ValueError:
+        return
+    assert found == TRIAL, "white space between values may change; a value may not"
+
+
+@pytest.mark.parametrize("length", [0, 1, 100])
+def test_a_torn_state_is_damage_with_a_way_out(layout, length):
+    layout.state.write_bytes(encode_state(TRIAL)[:length])
+    with pytest.raises(DeployError, match=r"state\.json: expected a sealed state.*edge-runtime recover") as failure:
+        read_state(layout, RealFiles())
+    assert failure.value.code == "device.state"
+
+
+def test_a_state_of_another_format_or_with_other_types_is_damage():
+    from edge.device.sealed import open_sealed, seal
+
+    values = open_sealed(encode_state(TRIAL))
+    for wrong in (
+        {"format": "edge.device-state/2"},
+        {"boots": "1"},
+        {"phase": "asleep"},
+        {"more": 1},
+        {"target": None},
+    ):
+        with pytest.raises(ValueError, match=r".+"):
+            decode_state(seal({**values, **wrong}))
+
+
+def test_f13_counters_only_rise(layout):
+    assert read_counters(layout, RealFiles()) == Counters()
+    raise_counters(layout, Durable(), Counters(sequences={"main": 7}, newest_created_at="2026-03-01T00:00:00Z"))
+    raised = raise_counters(
+        layout, Durable(), Counters(sequences={"main": 3, "beta": 1}, newest_created_at="2026-02-01T00:00:00Z")
+    )
+    expected = Counters(sequences={"main": 7, "beta": 1}, newest_created_at="2026-03-01T00:00:00Z")
+    assert raised == read_counters(layout, RealFiles()) == expected
+
+
+def test_f13_damaged_counters_are_never_taken_for_those_of_a_new_device(layout):
+    raise_counters(layout, Durable(), Counters(sequences={"main": 7}))
+    layout.counters.write_bytes(layout.counters.read_bytes().replace(b"7", b"1"))
+    with pytest.raises(DeployError) as failure:
+        raise_counters(layout, Durable(), Counters(sequences={"main": 2}))
+    assert failure.value.code == "device.counters"
+
+
+def test_failed_releases_are_remembered_until_they_are_forgotten(layout):
+    suspect = BadRelease(verdict=Verdict.SUSPECT, reason="power", at="2026-01-01T00:00:00Z")
+    bad = BadRelease(verdict=Verdict.BAD, reason="no frames", at="2026-01-02T00:00:00Z")
+    mark_bad(layout, Durable(), "a" * 12, suspect)
+    mark_bad(layout, Durable(), "b" * 12, bad)
+    assert read_bad(layout, RealFiles()) == {"a" * 12: suspect, "b" * 12: bad}
+    forget_bad(layout, Durable(), "a" * 12)
+    forget_bad(layout, Durable(), "c" * 12)
+    assert read_bad(layout, RealFiles()) == {"b" * 12: bad}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"releases": {"a": 1}}', b"\xff"])
+def test_a_damaged_list_of_failed_releases_stops_nothing(layout, content):
+    layout.bad.write_bytes(content)
+    assert read_bad(layout, RealFiles()) == {}
+    mark_bad(layout, Durable(), "b" * 12, BadRelease(verdict=Verdict.BAD, reason="r", at="t"))
+    assert list(read_bad(layout, RealFiles())) == ["b" * 12]
+
+
+def write_line(audit, number, **values):
+    line = {"at": "t", "who": "mina", "origin": "192.0.2.7", "what": "push", "result": f"ok {number}"}
+    audit.write(**{**line, **values})
+
+
+def test_the_audit_log_keeps_a_bounded_number_of_lines(layout):
+    audit = Audit(layout, Durable(), max_bytes=1000)
+    for number in range(100):
+        write_line(audit, number, release="a" * 12)
+    assert sum(path.stat().st_size for path in layout.var.glob("audit.jsonl*")) < 2500
+    results = [line["result"] for line in audit.lines(5)]
+    assert results == [f"ok {number}" for number in range(95, 100)]
+
+
+def test_a_torn_or_foreign_audit_line_is_left_out_and_long_texts_are_cut(layout):
+    layout.audit.write_bytes(b'{"result": "fir')
+    audit = Audit(layout, Durable())
+    write_line(audit, 1, who="x" * 10_000 + "\n")
+    assert [line["result"] for line in audit.lines(9)] == ["ok 1"]
+    assert max(len(line) for line in layout.audit.read_bytes().splitlines()) < 800
+    assert json.loads(layout.audit.read_bytes().splitlines()[-1])["from"] == "192.0.2.7"

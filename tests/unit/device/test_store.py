@@ -1,0 +1,140 @@
+"""Blobs on a real disk."""
+
+import errno
+import hashlib
+import os
+
+import pytest
+
+from edge.device.durable import Durable
+from edge.device.files import RealFiles
+from edge.device.layout import Layout
+from edge.device.store import Store
+from edge.errors import DeployError
+from tests.support.faulty_files import FaultyFiles
+
+CONTENT = bytes(range(256)) * 5000
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def layout(tmp_path):
+    return Layout(tmp_path)
+
+
+@pytest.fixture
+def store(layout):
+    return Store(layout, Durable())
+
+
+def send(store, *, start=0, stop=None, content=CONTENT):
+    store.write(SHA256, start, content[start:stop])
+
+
+def test_a_blob_arrives_in_pieces_and_is_read_only(store, layout):
+    assert store.missing({SHA256: len(CONTENT)}) == {SHA256: 0}
+    assert store.begin(SHA256, len(CONTENT)) == 0
+    send(store, stop=1000)
+    send(store, start=1000)
+    store.finish(SHA256, len(CONTENT))
+    assert layout.blob(SHA256).read_bytes() == CONTENT
+    assert layout.blob(SHA256).stat().st_mode & 0o777 == 0o444
+    assert store.missing({SHA256: len(CONTENT)}) == {}
+    assert store.verify(SHA256)
+    assert os.listdir(layout.incoming) == []
+
+
+def test_the_space_of_a_blob_is_reserved_before_its_bytes_flow(store, layout):
+    store.begin(SHA256, len(CONTENT))
+    status = layout.partial(SHA256).stat()
+    assert status.st_size == 0
+    assert status.st_blocks * 512 >= len(CONTENT)
+
+
+def test_a_broken_transfer_goes_on_where_it_stopped(store, layout):
+    store.begin(SHA256, len(CONTENT))
+    send(store, stop=777_777)
+    again = Store(layout, Durable())
+    assert again.missing({SHA256: len(CONTENT)}) == {SHA256: 777_777}
+    assert again.begin(SHA256, len(CONTENT)) == 777_777
+    send(again, start=777_777)
+    again.finish(SHA256, len(CONTENT))
+    assert again.verify(SHA256)
+
+
+def test_bytes_that_do_not_follow_are_refused(store):
+    store.begin(SHA256, len(CONTENT))
+    with pytest.raises(DeployError, match="expected bytes from offset 0, got offset 5") as failure:
+        send(store, start=5)
+    assert failure.value.code == "transfer.offset"
+
+
+@pytest.mark.parametrize("wrong", [CONTENT[:-1] + b"?", CONTENT[:-1]], ids=["altered", "short"])
+def test_a_blob_that_is_not_what_its_name_says_starts_again_at_zero(store, layout, wrong):
+    store.begin(SHA256, len(CONTENT))
+    send(store, content=wrong)
+    with pytest.raises(DeployError) as failure:
+        store.finish(SHA256, len(CONTENT))
+    assert failure.value.code == "transfer.hash"
+    assert not store.has(SHA256)
+    assert store.begin(SHA256, len(CONTENT)) == 0
+
+
+def test_a_partial_file_that_is_longer_than_the_blob_starts_again_at_zero(store, layout):
+    layout.incoming.mkdir(parents=True)
+    layout.partial(SHA256).write_bytes(CONTENT + b"more")
+    assert store.missing({SHA256: len(CONTENT)}) == {SHA256: 0}
+    assert store.begin(SHA256, len(CONTENT)) == 0
+    assert layout.partial(SHA256).stat().st_size == 0
+
+
+def test_f5_after_a_sync_that_failed_the_partial_file_is_no_longer_trusted(layout):
+    store = Store(layout, Durable(FaultyFiles(RealFiles(), at=0, number=errno.EIO, which={"sync"})))
+    store.begin(SHA256, len(CONTENT))
+    send(store)
+    with pytest.raises(DeployError) as failure:
+        store.finish(SHA256, len(CONTENT))
+    assert failure.value.code == "device.disk.io"
+    assert store.missing({SHA256: len(CONTENT)}) == {SHA256: 0}
+
+
+def test_f17_a_reservation_that_fails_leaves_nothing(layout):
+    store = Store(layout, Durable(FaultyFiles(RealFiles(), at=0, number=errno.ENOSPC, which={"allocate"})))
+    with pytest.raises(DeployError) as failure:
+        store.begin(SHA256, len(CONTENT))
+    assert failure.value.code == "device.disk.space"
+    assert os.listdir(layout.incoming) == []
+
+
+def test_f17_more_than_the_disk_has_is_refused_before_a_byte_flows(store, layout):
+    with pytest.raises(DeployError) as failure:
+        store.begin(SHA256, 2**50)
+    assert failure.value.code == "device.disk.space"
+    assert os.listdir(layout.incoming) == []
+
+
+def test_f15_a_flipped_bit_is_found_and_the_blob_is_asked_for_again(store, layout):
+    store.begin(SHA256, len(CONTENT))
+    send(store)
+    store.finish(SHA256, len(CONTENT))
+    os.chmod(layout.blob(SHA256), 0o644)
+    layout.blob(SHA256).write_bytes(b"\1" + CONTENT[1:])
+    assert not store.verify(SHA256)
+    store.quarantine(SHA256)
+    assert store.missing({SHA256: len(CONTENT)}) == {SHA256: 0}
+    assert os.listdir(layout.incoming) == [f"{SHA256}.damaged"]
+
+
+def test_an_empty_blob_is_a_blob(store):
+    empty = hashlib.sha256(b"").hexdigest()
+    assert store.begin(empty, 0) == 0
+    store.finish(empty, 0)
+    assert store.verify(empty)
+
+
+@pytest.mark.parametrize("name", ["", "..", "../../etc/passwd", "A" * 64, "0" * 63, "0" * 65, "0" * 63 + "\n"])
+def test_f16_a_name_that_is_no_digest_never_becomes_a_path(store, name):
+    for call in (store.has, store.verify, store.quarantine, lambda one: store.begin(one, 1)):
+        with pytest.raises(DeployError) as failure:
+            call(name)
+        assert failure.value.code == "request.digest"

@@ -2,10 +2,10 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test check format bench reliability docs clean
+.PHONY: help setup demo test check lab lab-aarch64 format bench reliability docs clean
 
 help:            ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: .venv/.ready   ## Debian packages (where allowed) and .venv
 
@@ -25,6 +25,13 @@ check: setup     ## ruff format, ruff, mypy --strict, the house test
 	@.venv/bin/ruff check edge tests
 	@.venv/bin/mypy
 	@$(PYTHON) -m pytest -q tests/test_house.py
+
+lab: setup       ## provision and push against virtual devices; needs root (systemd-nspawn)
+	@bash .ci/setup --require-all
+	@EDGE_REQUIRE_LAB=1 $(PYTHON) -m pytest tests/lab $(ARGS)
+
+lab-aarch64: setup   ## the same on an emulated aarch64; needs qemu-user-static and binfmt_misc
+	@EDGE_LAB_ARCH=arm64 EDGE_LAB_BOOT_S=300 EDGE_REQUIRE_LAB=1 $(PYTHON) -m pytest tests/lab $(ARGS)
 
 format: setup    ## let ruff write
 	@.venv/bin/ruff format edge tests

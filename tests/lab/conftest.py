@@ -1,4 +1,4 @@
-"""Virtual devices for tests; where none can run, the tests are skipped with the reason, or fail under EDGE_REQUIRE_LAB=1."""
+"""Virtual devices for tests; where none can run, tests are skipped by name, or fail under EDGE_REQUIRE_LAB=1."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from tests.lab.able import why_not
 from tests.lab.device import VirtualDevice
+from tests.lab.image import base_image, image_path
 from tests.lab.provisioning import provision
 
 
@@ -22,13 +23,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def lab() -> None:
-    """There can be virtual devices."""
+    """There can be virtual devices. The image is made only where the lab is required: that takes minutes and a mirror."""
+    is_required = os.environ.get("EDGE_REQUIRE_LAB") == "1"
     why = why_not()
+    if why is None and not is_required and not image_path().is_dir():
+        why = "its image has not been made yet; run: make lab"
     if why is None:
-        return
-    if os.environ.get("EDGE_REQUIRE_LAB") == "1":
+        base_image()
+    elif is_required:
         pytest.fail(f"no virtual device: {why}")
-    pytest.skip(f"no virtual device: {why}")
+    else:
+        pytest.skip(f"no virtual device: {why}")
 
 
 @pytest.fixture

@@ -36,8 +36,8 @@ class VirtualDevice:
         self.cable: Cable = take_cable()
         leftovers.write_owner(self.folder, self.cable)
         atexit.register(self.remove)
-        self._layers = [self.folder / "upper", *layers, base]
-        lower = ":".join(str(layer) for layer in self._layers[1:])
+        self.layers = [self.folder / "upper", *layers, base]
+        lower = ":".join(str(layer) for layer in self.layers[1:])
         options = f"lowerdir={lower},upperdir={self.folder}/upper,workdir={self.folder}/work"
         _run(["mount", "-t", "overlay", "overlay", "-o", options, str(self.root)])
         self._disk = self._mount_disk(disk_bytes) if disk_bytes else None

@@ -50,11 +50,16 @@ def debian_architecture() -> str:
     return os.environ.get("EDGE_LAB_ARCH", mine)
 
 
-def base_image() -> Path:
-    """Return the image, which is made if there is none yet (four minutes on two cores; emulated, twenty)."""
+def image_path() -> Path:
+    """Return where the image lies, or would lie: its name tells how it is made."""
     words = f"{_RECIPE} {_suite()} {debian_architecture()} {list(_PACKAGES)}"
     digest = hashlib.sha256(words.encode()).hexdigest()[:12]
-    image = cache() / f"base-{_suite()}-{debian_architecture()}-{digest}"
+    return cache() / f"base-{_suite()}-{debian_architecture()}-{digest}"
+
+
+def base_image() -> Path:
+    """Return the image, which is made if there is none yet (four minutes on two cores)."""
+    image = image_path()
     cache().mkdir(parents=True, exist_ok=True)
     with _exclusive(cache() / "image.lock"):
         if not image.is_dir():

@@ -133,7 +133,8 @@ def test_f19_a_build_that_dies_is_an_error_and_leaves_nothing(device, release, w
     assert device.releases.engine_key(release) is None
 
 
-HANG = "import subprocess, sys, time; subprocess.Popen(['sleep', '3011']); time.sleep(3011)"
+NAP = f"3011.{os.getpid()}"  # found again among the processes of the machine
+HANG = f"import subprocess, time; subprocess.Popen(['sleep', '{NAP}']); time.sleep(3011)"
 
 
 def test_f19_a_build_that_hangs_ends_at_its_deadline_with_all_its_processes(device, release):
@@ -148,7 +149,7 @@ def test_f19_a_build_that_hangs_ends_at_its_deadline_with_all_its_processes(devi
 
 def sleepers():
     told = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in told.splitlines() if "sleep 3011" in line and "python" not in line]
+    return [line for line in told.splitlines() if f"sleep {NAP}" in line and "python" not in line]
 
 
 def test_a_build_that_is_told_to_stop_leaves_nothing(device, release):

@@ -137,11 +137,15 @@ def _read(signature: bytes) -> SshSignature:
             "verify.signature.absent", "the manifest is not signed", hint="make the bundle with edge-deploy bundle"
         )
     if len(signature) > MAX_SIGNATURE_BYTES:
-        raise DeployError("verify.signature.invalid", f"the signature has {len(signature)} bytes")
+        raise _unreadable(f"it has {len(signature)} bytes")
     try:
         return read_signature(signature)
     except ValueError as error:
-        raise DeployError("verify.signature.invalid", f"the signature cannot be read: {error}") from None
+        raise _unreadable(str(error)) from None
+
+
+def _unreadable(why: str) -> DeployError:
+    return DeployError("verify.signature.invalid", f"the signature cannot be read: {why}", hint="copy the bundle again")
 
 
 def _check_readable(allowed_signers: Path, revoked: Path | None) -> None:

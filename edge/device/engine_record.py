@@ -56,7 +56,7 @@ class EngineInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRecord:
-    """Of one engine: its inputs, its plan's SHA-256 and length, how long the build took, and which edge-deploy did it."""
+    """Of one engine: inputs, SHA-256 and length of its plan, how long the build took, which edge-deploy built it."""
 
     inputs: EngineInputs
     plan_sha256: str

@@ -1,4 +1,4 @@
-"""The real agent as a process of its own, on a device that is a folder: `agent_process.py ROOT [SILENCE_S]`."""
+"""The real agent as a process of its own, on a device that is a folder: `agent_process.py ROOT [SILENCE_S|real]`."""
 
 import os
 import sys
@@ -11,10 +11,13 @@ from edge.device.layout import Layout
 from edge.runtime.agent.entry import main, own_stdio
 from edge.runtime.agent.serve import serve
 from tests.support.process_units import ProcessUnits
+from tests.support.real_units import RealUnits
 
 
 def _run(root: str, *silence_s: str) -> int:
     (Path(root) / "agent.pid").write_text(str(os.getpid()))
+    if silence_s == ("real",):
+        return main(["--root", root], units=RealUnits(Path(root)))
     units = ProcessUnits(Path(root))
     if not silence_s:
         return main(["--root", root], units=units)

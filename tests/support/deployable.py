@@ -21,8 +21,8 @@ from edge.vision.detect import Detector
 from edge.vision.heads import Head
 from tests.support import models
 from tests.support.clips import write_clip
+from tests.support.device_releases import stage
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
-from tests.support.releases import stage
 from tests.support.tables import table_of
 
 SURE = 0.5

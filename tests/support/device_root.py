@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,9 +82,19 @@ class DeviceRoot:
         (self.root / "lab.json").write_text(json.dumps(values))
 
     def bundle(self, name: str = "one", *, sequence: int = 1, model: bytes = b"", **changes: object) -> Bundle:
-        """Return a signed bundle whose content depends on `name` and `model`."""
-        contents = {"model.onnx": model or b"model of " + name.encode(), "pipeline.yaml": b"name: " + name.encode()}
-        roles = {"model.onnx": Role.MODEL, "pipeline.yaml": Role.PIPELINE}
+        """Return a signed bundle whose content depends on `name` and `model`; it can be pushed, but not run."""
+        files = {
+            "model.onnx": (Role.MODEL, model or b"model of " + name.encode()),
+            "pipeline.yaml": (Role.PIPELINE, b"name: " + name.encode()),
+        }
+        return self.bundle_of(files, name, sequence=sequence, **changes)
+
+    def bundle_of(
+        self, parts: Mapping[str, tuple[Role, bytes]], name: str, *, sequence: int, **changes: object
+    ) -> Bundle:
+        """Return a signed bundle of these files."""
+        contents = {path: content for path, (_, content) in parts.items()}
+        roles = {path: role for path, (role, _) in parts.items()}
         files = tuple(
             BundledFile(
                 path=path, role=roles[path], length_bytes=len(content), sha256=hashlib.sha256(content).hexdigest()

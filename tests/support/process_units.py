@@ -1,7 +1,7 @@
 """Units as plain processes with a script: what a builder, a runtime and a trial do to a device, and their failures.
 
 `root/lab.json` holds the script: `build` (ok, fail, die, hang), `trial` (commit, refuse, hang), `restart` (ok, fail),
-`build_s` and `trial_s`. Run as a program, it is one of the processes.
+`build_s`, `trial_s` and `restart_s`. Run as a program, it is one of the processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from edge.device.switch import commit, refuse, roll_back  # noqa: E402
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT, UnitState  # noqa: E402
 from edge.errors import DeployError  # noqa: E402
 
-SCRIPT = {"build": "ok", "build_s": 0.0, "trial": "commit", "trial_s": 0.0, "restart": "ok"}
+SCRIPT = {"build": "ok", "build_s": 0.0, "trial": "commit", "trial_s": 0.0, "restart": "ok", "restart_s": 0.0}
 
 
 class ProcessUnits:
@@ -51,6 +51,7 @@ class ProcessUnits:
                 raise DeployError("device.systemd", f"{unit}: exit code {status}")
 
     def restart(self, unit: str) -> None:
+        threading.Event().wait(script(self._root)["restart_s"])
         serve_now(Device(Layout(self._root)))
         if script(self._root)["restart"] == "fail":
             raise DeployError("device.systemd", f"{unit}: exit code 1")

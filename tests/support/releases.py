@@ -1,112 +1,51 @@
-"""Releases and engines on a device in a folder, written by the device's own code."""
-
-from __future__ import annotations
+"""Manifests, keys and allowed signers for tests; keys are made by the real ssh-keygen."""
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+import subprocess
 from pathlib import Path
 
-from edge.bundle.manifest import BundledFile, GoldenFrames, HealthLimits, Manifest, Role, encode_manifest, release_name
-from edge.device.device import Device
-from edge.device.engine_record import BUILD, PLAN, EngineInputs, EngineRecord, engine_versions
-from edge.device.layout import Layout
-from edge.device.moment import this_moment
-from edge.device.switch import arm, commit, switch_to
-
-TOML = 'name = "gate-01"\ncompatible = ["any"]\n'
+from edge.bundle.manifest import BundledFile, Manifest, Role, release_name
 
 
-def make_device(root: Path) -> Device:
-    device = Device(Layout(root))
-    for folder in (device.layout.etc, device.layout.var, device.layout.run, device.layout.health.parent):
-        folder.mkdir(parents=True)
-    device.layout.device_toml.write_text(TOML)
-    return device
+def bundled(path, role, content=b"x"):
+    return BundledFile(path=path, role=role, length_bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
-def stage(
-    device: Device,
-    files: Mapping[str, tuple[Role, bytes]] | None = None,
-    *,
-    health: HealthLimits | None = None,
-    sequence: int = 1,
-    **more: object,
-) -> str:
-    """Put a release on the device; without `files` it is a pipeline and a model that nobody can run."""
-    files = files or {"model.onnx": (Role.MODEL, b"m%d" % sequence), "pipeline.yaml": (Role.PIPELINE, b"p")}
-    listed = tuple(
-        BundledFile(path=path, role=role, length_bytes=len(content), sha256=put_blob(device, content))
-        for path, (role, content) in sorted(files.items())
-    )
-    has_golden = any(one.role is Role.GOLDEN for one in listed)
-    manifest = Manifest(
-        release="0" * 12,
-        pipeline_name="gates",
-        channel="stable",
-        sequence=sequence,
-        created_at="2026-01-01T00:00:00Z",
-        expires_at=None,
-        compatible=("any",),
-        health=health or HealthLimits(),
-        golden_frames=GoldenFrames.OUTSIDE if has_golden else GoldenFrames.NONE,
-        files=listed,
-        **more,  # type: ignore[arg-type]
-    )
-    manifest = dataclasses.replace(manifest, release=release_name(manifest))
-    device.releases.stage(
-        manifest.release,
-        manifest=encode_manifest(manifest),
-        signature=b"not looked at here",
-        files={one.path: one.sha256 for one in listed},
-    )
-    return manifest.release
-
-
-def put_blob(device: Device, content: bytes) -> str:
-    sha256 = hashlib.sha256(content).hexdigest()
-    if content and not device.store.has(sha256):
-        device.store.begin(sha256, len(content))
-        device.store.write(sha256, 0, content)
-        device.store.finish(sha256, len(content))
-    return sha256
-
-
-def attach_engine(device: Device, release: str, *, plan: bytes = b"a plan", **inputs: object) -> str:
-    """Give a release an engine as a build would leave it, of bytes that nobody can run."""
-    known = {
-        "onnx_sha256": hashlib.sha256(release.encode()).hexdigest(),
-        "calibration_sha256": None,
-        "kind": "openvino",
-        "precision": "fp32",
-        "max_batch": 1,
-        "input_size": (96, 96),
-        "preprocess_sha256": "0" * 64,
-        "versions": engine_versions("openvino"),
+def manifest(**changes):
+    """Return a small valid manifest of two files, named by its content."""
+    values = {
+        "release": "0" * 12,
+        "pipeline_name": "gates",
+        "channel": "stable",
+        "sequence": 7,
+        "created_at": "2026-11-20T12:00:00Z",
+        "expires_at": None,
+        "compatible": ("any",),
+        "files": (bundled("model.onnx", Role.MODEL), bundled("pipeline.yaml", Role.PIPELINE, b"version: 1\n")),
     }
-    record = EngineRecord(
-        inputs=EngineInputs(**{**known, **inputs}),  # type: ignore[arg-type]
-        plan_sha256=hashlib.sha256(plan).hexdigest(),
-        plan_bytes=len(plan),
-        seconds=1.0,
-    )
-    folder = device.engines.begin(record.inputs.key)
-    (folder / PLAN).write_bytes(plan)
-    (folder / BUILD).write_bytes(record.encode())
-    device.engines.admit(record.inputs.key, folder)
-    device.releases.attach_engine(release, record.inputs.key)
-    return record.inputs.key
+    made = Manifest(**{**values, **changes})
+    return made if "release" in changes else dataclasses.replace(made, release=release_name(made))
 
 
-def serving(device: Device, *, sequence: int = 1, **more: object) -> str:
-    """Put a release on the device that is proven and current."""
-    release = stage(device, sequence=sequence, **more)  # type: ignore[arg-type]
-    attach_engine(device, release)
-    put_on_trial(device, release)
-    commit(device, moment=this_moment())
-    return release
+def ssh_key(folder: Path, name="key") -> Path:
+    """Return a new Ed25519 key; its public half lies beside it."""
+    keygen("-t", "ed25519", "-N", "", "-C", name, "-f", folder / name)
+    return folder / name
 
 
-def put_on_trial(device: Device, release: str, **more: object) -> None:
-    arm(device, release, moment=this_moment(), **more)  # type: ignore[arg-type]
-    switch_to(device, release)
+def allowed(path: Path, key: Path, options='namespaces="edge-release"', principal="ana@example") -> Path:
+    """Write an allowed-signers file with one line, and return it."""
+    kind, public = key.with_suffix(".pub").read_text().split()[:2]
+    path.write_text(f"{principal} {options} {kind} {public}\n")
+    return path
+
+
+def revocation(path: Path, *keys: Path) -> Path:
+    """Write a key revocation list, and return it."""
+    keygen("-k", "-f", path, *(key.with_suffix(".pub") for key in keys))
+    return path
+
+
+def keygen(*arguments) -> None:
+    subprocess.run(["ssh-keygen", "-q", *map(str, arguments)], check=True, timeout=30, stdin=subprocess.DEVNULL)

@@ -95,7 +95,6 @@ def bundle(
     The same inputs give the same release, and with SOURCE_DATE_EPOCH the same bytes, signature included (Ed25519, RSA).
     Private keys and credentials are never bundled.
     """
-    from edge.bundle.manifest import GoldenFrames
     from edge.cli.output import echo_json
     from edge.deploy.bundling.bundle import BundleOptions, make_bundle
 
@@ -121,16 +120,22 @@ def bundle(
         ),
         on_step=lambda name: click.echo(f"{name} ...", err=True),
     )
+    _warn(made)
+    if as_json:
+        echo_json(made.as_json())
+    else:
+        _print(made)
+
+
+def _warn(made: Bundled) -> None:
+    from edge.bundle.manifest import GoldenFrames
+
     if made.bundle.manifest.golden_frames is GoldenFrames.UNKNOWN:
         click.echo(
             "warning: the golden frames may be among the images of the calibration table, which then flatters it; "
             "--calibrated-on DIR leaves those out",
             err=True,
         )
-    if as_json:
-        echo_json(made.as_json())
-    else:
-        _print(made)
 
 
 def _print(made: Bundled) -> None:

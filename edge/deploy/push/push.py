@@ -19,7 +19,7 @@ from edge.deploy.push.reach import Reach
 from edge.deploy.push.report import Report
 from edge.deploy.push.result import result_of
 from edge.deploy.push.upload import upload
-from edge.deploy.push.verdict import COMMITTED, elapsed_s, is_on_trial, verdict_of
+from edge.deploy.push.verdict import COMMITTED, elapsed_s, is_on_trial, serves_current, verdict_of
 from edge.errors import DeployError
 from edge.transport.channel import Channel
 
@@ -30,6 +30,7 @@ _LOG = logging.getLogger(__name__)
 _OLD_AGENT_S = 35.0  # an agent whose client vanished without a word holds its lock for 30 s
 _LOCK_PAUSE_S = 0.5
 _WATCH_PAUSE_S = 1.0
+_RETURN_S = 120.0  # the start-up deadline of the service
 _VERDICT_GRACE_S = 300.0  # a restart of the service, or of the device, on top of the trial's own deadline
 
 
@@ -191,6 +192,8 @@ class _Push:
                 status = link.ask("status")
                 verdict = verdict_of(status, self._release, self._last_before or {})
                 if isinstance(verdict, DeployError):
+                    if result_of(verdict) == "rolled-back":
+                        self._await_old_release(link)
                     raise verdict
                 if verdict == COMMITTED:
                     break
@@ -204,6 +207,16 @@ class _Push:
                 self._pause(_WATCH_PAUSE_S)
         self._clean(link)
         return _End("committed")
+
+    def _await_old_release(self, link: Link) -> None:
+        # The verdict is on the disk before the service is started again; who reads "serves" wants it to be true.
+        deadline = time.monotonic() + _RETURN_S
+        with self._report.phase("return"):
+            while not serves_current(link.ask("status")):
+                if time.monotonic() > deadline:
+                    self._report.note("return", f"the release before is not ready within {_RETURN_S:.0f} s")
+                    return
+                self._pause(_WATCH_PAUSE_S)
 
     def _confirm(self, link: Link, status: Mapping[str, Any]) -> None:
         if self._options.confirm and status["state"].get("confirm"):

@@ -8,7 +8,7 @@ from typing import Any
 
 from edge.errors import EXIT_CODE_OF, DeployError
 
-__all__ = ["COMMITTED", "elapsed_s", "is_on_trial", "verdict_of"]
+__all__ = ["COMMITTED", "elapsed_s", "is_on_trial", "serves_current", "verdict_of"]
 
 COMMITTED = "committed"
 _CODE = re.compile(r"([a-z]+)(\.[a-z-]+)+(?=:)")
@@ -18,6 +18,13 @@ def is_on_trial(status: Mapping[str, Any], release: str) -> bool:
     """Return whether the device is judging the release."""
     state = status.get("state", {})
     return bool(state.get("phase") == "trial" and state.get("target") == release)
+
+
+def serves_current(status: Mapping[str, Any]) -> bool:
+    """Return whether the service has come up with the current release, or has nothing to serve."""
+    health = status.get("health") or {}
+    current = status.get("current")
+    return current is None or bool(health.get("release") == current and health.get("is_ready"))
 
 
 def elapsed_s(status: Mapping[str, Any]) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edge.runtime.entry import COMMANDS
-from tests.support.releases import attach_engine, make_device, put_on_trial, serving, stage
+from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]

@@ -1,4 +1,4 @@
-"""`edge-runtime build` on a device in a folder: real models, a real worker process, and workers that fail as real ones do."""
+"""`edge-runtime build` on a device in a folder: real models, a real worker, and workers that fail as real ones do."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from edge.errors import DeployError
 from edge.runtime.build_request import answer_request
 from edge.runtime.engine_build import Builder, build_for_pipeline, build_for_release
 from tests.support.deployable import deployable
-from tests.support.releases import make_device, serving
+from tests.support.device_releases import make_device, serving
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.integration
@@ -284,7 +284,8 @@ def test_sigterm_leaves_no_half_engine(device, release, tmp_path):
         "from edge.runtime.engine_build import Builder, build_for_release\n"
         "with stop_on_signals() as stop:\n"
         f"    worker = (sys.executable, '-c', {HANG!r})\n"
-        f"    made = Builder(device=Device(Layout(Path({str(device.layout.root)!r}))), deadline_s=60, stop=stop, worker=worker)\n"
+        f"    device = Device(Layout(Path({str(device.layout.root)!r})))\n"
+        "    made = Builder(device=device, deadline_s=60, stop=stop, worker=worker)\n"
         "    try:\n"
         f"        build_for_release(made, {release!r})\n"
         "    except DeployError as error:\n"

@@ -1,4 +1,4 @@
-"""`edge-runtime run --release` in its own process, on a device in a folder, with a real model, broker and notify socket."""
+"""`edge-runtime run --release` in its own process: a device in a folder, a real model, broker and notify socket."""
 
 import hashlib
 import json
@@ -17,8 +17,8 @@ from edge.runtime.engine_build import Builder, build_for_release
 from edge.runtime.rollback import go_back
 from tests.support.collector import Collector
 from tests.support.deployable import deployable
+from tests.support.device_releases import make_device, put_on_trial
 from tests.support.mosquitto import Mosquitto
-from tests.support.releases import make_device, put_on_trial
 from tests.support.systemd import NotifySocket
 from tests.support.units import FakeUnits
 from tests.support.wait import wait_until

@@ -17,7 +17,7 @@ from edge.runtime.judge import Observation
 from edge.runtime.recover import recover_at_boot
 from edge.runtime.rollback import go_back, go_to
 from edge.runtime.trial import REFUSED, Trial, run_trial
-from tests.support.releases import attach_engine, make_device, put_on_trial, serving, stage
+from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
 from tests.support.units import FakeUnits
 
 S = 1_000_000_000

@@ -1,0 +1,193 @@
+"""`edge-deploy bundle` as a user types it, on the demo's model and table and scenes of its street."""
+
+import json
+import shutil
+from datetime import datetime, timezone
+from pathlib import Path
+
+import cv2
+import msgspec
+import pytest
+
+from edge.bundle.folder import open_bundle
+from edge.bundle.manifest import GoldenFrames, Role
+from edge.bundle.sign import verify
+from edge.calibrate.table import TensorRange
+from edge.calibrate.table_file import read_table, write_table
+from edge.demo.street.scene import Scene
+from edge.evaluate.golden_file import decode_golden
+from edge.media.images import write_image
+from edge.types import ImageSize
+from tests.integration.cli.test_commands import command
+from tests.support.releases import allowed, ssh_key
+
+ROOT = Path(__file__).parents[3]
+AT = "1795132800"  # 2026-11-20T00:00:00Z
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A pipeline of two cameras with the demo's model and table, pictures of a street, and a key."""
+    folder = tmp_path_factory.mktemp("place")
+    shutil.copy(ROOT / "edge" / "demo" / "model" / "traffic.onnx", folder)
+    shutil.copy(ROOT / "calib_cache" / "traffic.calib.json", folder)
+    (folder / "golden").mkdir()
+    for seed in range(8):
+        picture, _ = Scene(1000 + seed, ImageSize(width=640, height=360)).frame(40)
+        write_image(folder / "golden" / f"{seed}.png", picture)
+    ssh_key(folder)
+    write_pipeline(folder / "gates.yaml", "traffic.calib.json")
+    return folder
+
+
+def write_pipeline(path, table):
+    path.write_text(
+        f"version: 1\nmodel: {{onnx: traffic.onnx, calibration: {table}, precision: int8}}\n"
+        "streams:\n  - {id: east, uri: rtsp://east/main}\n  - {id: west, uri: rtsp://west/main}\n"
+        "publish: {jsonl: '-'}\n"
+    )
+
+
+def bundle(place, *options, pipeline="gates.yaml", expected=0):
+    return command("edge-deploy", "bundle", place / pipeline, "--key", place / "key", *options, expected=expected)
+
+
+def content_of(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_same_inputs_give_the_same_bytes_signature_included(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", AT)
+
+    for name in ("one", "two"):
+        bundle(place, "--golden", place / "golden", "-o", tmp_path / name)
+
+    assert len(content_of(tmp_path / "one")) > 10
+    assert content_of(tmp_path / "one") == content_of(tmp_path / "two")
+
+
+def test_a_bundle_holds_what_a_device_needs_and_its_signature_counts(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", AT)
+    options = ("--channel", "beta", "--compatible", "jetson-orin", "--target", "gate-01", "--expires-days", "30")
+    ranges = ("--tensorrt", "10.3..11", "--l4t", "36..")
+    told = json.loads(bundle(place, "--golden", place / "golden", "-o", tmp_path, *options, *ranges, "--json").stdout)
+
+    made = open_bundle(Path(told["bundle"]))
+    manifest = made.manifest
+    assert (told["release"], told["sequence"], told["channel"]) == (manifest.release, int(AT), "beta")
+    assert (manifest.created_at, manifest.expires_at) == ("2026-11-20T00:00:00Z", "2026-12-20T00:00:00Z")
+    assert (manifest.compatible, manifest.targets) == (("jetson-orin",), ("gate-01",))
+    assert (manifest.tensorrt, manifest.l4t) == (("10.3", "11"), ("36", None))
+    assert manifest.engine["max_batch"] == 2  # two live cameras, never more than two frames at once
+    assert manifest.golden_frames is GoldenFrames.UNKNOWN
+    assert manifest.calibration["evidence"]["metric"] == "mAP50-95"
+    assert {file.role for file in manifest.files} == {
+        Role.PIPELINE,
+        Role.MODEL,
+        Role.CALIBRATION,
+        Role.GOLDEN,
+        Role.GOLDEN_IMAGE,
+        Role.SBOM,
+    }
+    golden = decode_golden(made.path_of(manifest.files_of(Role.GOLDEN)[0]).read_bytes())
+    assert [image.path for image in golden.images] == [file.path for file in manifest.files_of(Role.GOLDEN_IMAGE)]
+    assert told["golden"]["passed"] is True
+    principal = verify(
+        made.manifest_bytes,
+        made.signature,
+        allowed_signers=allowed(tmp_path / "signers", place / "key"),
+        revoked=None,
+        at=datetime(2026, 11, 21, tzinfo=timezone.utc),
+    )
+    assert principal == "ana@example"
+
+
+def test_another_table_is_another_release_and_a_higher_sequence_follows_a_clock_that_was_ahead(
+    place, tmp_path, monkeypatch
+):
+    table = read_table(place / "traffic.calib.json")
+    other = msgspec.structs.replace(table, evidence=None)
+    write_table(place / "other.calib.json", other)
+    write_pipeline(place / "other.yaml", "other.calib.json")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(int(AT) + 1000))
+    first = json.loads(bundle(place, "--golden", place / "golden", "-o", tmp_path, "--json").stdout)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", AT)
+
+    second = json.loads(
+        bundle(place, "--golden", place / "golden", "-o", tmp_path, "--json", pipeline="other.yaml").stdout
+    )
+
+    assert second["release"] != first["release"]
+    assert second["sequence"] == first["sequence"] + 1
+
+
+def test_a_table_with_one_scale_four_times_too_small_is_refused_with_the_numbers(place, tmp_path):
+    table = read_table(place / "traffic.calib.json")
+    small = {"images": TensorRange(amax=table.tensors["images"].amax / 4, method="mse")}
+    write_table(place / "small.calib.json", msgspec.structs.replace(table, tensors={**table.tensors, **small}))
+    write_pipeline(place / "small.yaml", "small.calib.json")
+
+    refused = bundle(
+        place, "--golden", place / "golden", "-o", tmp_path / "out", pipeline="small.yaml", expected=2
+    ).stderr
+
+    assert "does not find what its float model finds" in refused
+    assert "at least 0.95 expected" in refused or "at most 0.1 expected" in refused
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_golden_frames_it_has_to_be_said_and_is_recorded(place, tmp_path):
+    refused = bundle(place, "-o", tmp_path, expected=2).stderr
+    assert "--golden DIR" in refused
+    assert "--no-golden" in refused
+
+    shown = bundle(place, "-o", tmp_path, "--no-golden").stdout
+
+    assert "allow_unproven" in shown
+    (made,) = tmp_path.glob("*.bundle")
+    assert open_bundle(made).manifest.golden_frames is GoldenFrames.NONE
+
+
+def test_int8_without_a_table_is_refused(place, tmp_path):
+    (place / "bare.yaml").write_text(
+        (place / "gates.yaml").read_text().replace("calibration: traffic.calib.json, ", "")
+    )
+
+    refused = bundle(place, "--golden", place / "golden", "-o", tmp_path, pipeline="bare.yaml", expected=2).stderr
+
+    assert "bare.yaml:2: model.precision: int8 needs a calibration table" in refused
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--key", "none"), "none: no such file"),
+        (("--channel", "Not A Channel", "--no-golden"), "channel"),
+        (("--tensorrt", "ten"), "expected two versions"),
+        (("--golden", "none"), "expected a folder of images"),
+        (("--no-golden", "--golden", "x"), "contradicts"),
+    ],
+)
+def test_a_wrong_option_is_explained(place, tmp_path, options, told):
+    assert told in bundle(place, "-o", tmp_path, *options, expected=2).stderr
+
+
+def test_a_source_date_that_is_none_is_explained(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+
+    assert "SOURCE_DATE_EPOCH" in bundle(place, "-o", tmp_path, "--no-golden", expected=2).stderr
+
+
+def test_frames_of_the_pipelines_clips_prove_it_where_no_images_are_given(place, tmp_path):
+    scene = Scene(1000, ImageSize(width=640, height=360))
+    writer = cv2.VideoWriter(str(place / "street.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 30, (640, 360))
+    for index in range(40, 100):
+        writer.write(scene.frame(index)[0][..., ::-1])
+    writer.release()
+    text = (place / "gates.yaml").read_text()
+    (place / "clip.yaml").write_text(text.replace("uri: rtsp://east/main", "uri: street.avi"))
+
+    told = json.loads(bundle(place, "-o", tmp_path, "--json", pipeline="clip.yaml").stdout)
+
+    assert told["golden"]["images"] == 2  # every thirtieth of sixty
+    assert (Path(told["bundle"]) / "clips" / "street.avi").is_file()

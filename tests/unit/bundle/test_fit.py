@@ -1,0 +1,137 @@
+"""Whether a release is for this device, now (F-13, F-14, F-18)."""
+
+import dataclasses
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from edge.bundle.clock import time_floor
+from edge.bundle.fit import check_device, refusals
+from edge.bundle.manifest import GoldenFrames, Role
+from edge.errors import DeployError
+from tests.support.releases import bundled, manifest
+
+NOW = datetime(2026, 11, 20, 13, tzinfo=timezone.utc)
+
+
+@dataclasses.dataclass
+class Device:
+    name: str = "gate-01"
+    compatible: tuple = ("jetson-orin",)
+    tensorrt: str | None = "10.3.0"
+    l4t: str | None = "36.4.3"
+
+
+def proven(**changes):
+    files = (
+        bundled("golden.json", Role.GOLDEN),
+        bundled("golden/00.png", Role.GOLDEN_IMAGE),
+        bundled("model.onnx", Role.MODEL),
+        bundled("pipeline.yaml", Role.PIPELINE),
+    )
+    return manifest(**{"files": files, "golden_frames": GoldenFrames.OUTSIDE, **changes})
+
+
+def codes(release, device=None, *, sequences=None, at=NOW, **more):
+    found = list(refusals(release, device or Device(), sequences=sequences or {}, at=at, **more))
+    assert all(error.hint for error in found)
+    return [error.code for error in found]
+
+
+def test_a_release_that_fits_is_taken():
+    assert codes(proven()) == []
+    check_device(proven(), Device(), sequences={"stable": 7}, at=NOW)
+
+
+def test_f13_an_older_sequence_is_refused():
+    assert codes(proven(sequence=7), sequences={"stable": 8}) == ["verify.downgrade"]
+    assert codes(proven(sequence=7), sequences={"beta": 8}) == []
+    assert codes(proven(sequence=8), sequences={"stable": 8}) == []
+
+
+def test_f13_a_downgrade_that_is_signed_as_one_is_taken():
+    assert codes(proven(sequence=7), sequences={"stable": 8}, is_downgrade_signed=True) == []
+
+
+def test_f13_an_expired_release_is_refused_from_its_last_second_on():
+    release = proven(expires_at="2026-11-20T13:00:00Z")
+
+    assert codes(release, at=NOW - timedelta(seconds=1)) == []
+    assert codes(release, at=NOW) == ["verify.expired"]
+    assert codes(release, at=NOW, is_downgrade_signed=True) == ["verify.expired"]
+
+
+def test_f14_a_clock_in_1970_does_not_make_an_expired_release_valid():
+    floor = time_floor(datetime(1970, 1, 1, tzinfo=timezone.utc), newest_created_at="2027-03-01T00:00:00Z")
+
+    assert floor.at == datetime(2027, 3, 1, tzinfo=timezone.utc)
+    assert floor.is_clock_behind
+    assert codes(proven(expires_at="2027-02-01T00:00:00Z"), at=floor.at) == ["verify.expired"]
+    assert codes(proven(expires_at="2027-04-01T00:00:00Z"), at=floor.at) == []
+
+
+def test_f14_a_new_device_with_a_clock_in_1970_counts_from_the_release_of_its_software():
+    floor = time_floor(
+        datetime(1970, 1, 1, tzinfo=timezone.utc), newest_created_at=None, released_at="2026-11-01T00:00:00Z"
+    )
+
+    assert floor.at == datetime(2026, 11, 1, tzinfo=timezone.utc)
+    assert codes(proven(created_at="2026-10-01T00:00:00Z", expires_at="2026-10-31T00:00:00Z"), at=floor.at) == [
+        "verify.expired"
+    ]
+
+
+def test_f14_a_clock_in_2035_locks_nothing_out_once_it_is_right_again():
+    release = proven(expires_at="2027-02-01T00:00:00Z")
+    ahead = time_floor(datetime(2035, 1, 1, tzinfo=timezone.utc), newest_created_at="2026-11-20T12:00:00Z")
+    right = time_floor(NOW, newest_created_at="2026-11-20T12:00:00Z")
+
+    assert codes(release, at=ahead.at) == ["verify.expired"]
+    assert codes(release, at=right.at) == []
+    assert not right.is_clock_behind
+    assert codes(proven(), at=ahead.at) == []  # what never expires is taken at any time
+
+
+def test_f18_another_device_class_or_name_is_refused():
+    assert codes(proven(compatible=("jetson-xavier", "x86"))) == ["verify.device"]
+    assert codes(proven(compatible=("jetson-xavier", "jetson-orin"))) == []
+    assert codes(proven(compatible=("any",)), Device(compatible=())) == []
+    assert codes(proven(targets=("gate-02",))) == ["verify.device"]
+    assert codes(proven(targets=("gate-01", "gate-02"))) == []
+
+
+@pytest.mark.parametrize(
+    ("bounds", "found", "is_taken"),
+    [
+        (("10.3", None), "10.3.0", True),
+        (("10.3", None), "10.2.9", False),
+        (("10.3", "10.10"), "10.9.1", True),  # as versions, not as text or as a number
+        (("10.3", "10.10"), "10.10.0", False),
+        ((None, "11"), "10.16", True),
+        ((None, "11"), "11.0.0.1", False),
+        (("10.3", None), None, False),
+        ((None, None), None, True),
+    ],
+)
+def test_f18_versions_out_of_range_are_refused(bounds, found, is_taken):
+    assert codes(proven(tensorrt=bounds), Device(tensorrt=found)) == ([] if is_taken else ["preflight.tensorrt"])
+    assert codes(proven(l4t=bounds), Device(l4t=found)) == ([] if is_taken else ["preflight.l4t"])
+
+
+def test_a_release_without_golden_frames_is_taken_only_where_that_is_allowed():
+    assert codes(manifest()) == ["verify.unproven"]
+    assert codes(manifest(), allow_unproven=True) == []
+
+
+def test_all_reasons_are_told_and_the_gravest_is_raised():
+    release = proven(compatible=("x86",), sequence=1, expires_at="2026-11-20T12:30:00Z", tensorrt=("11", None))
+
+    assert codes(release, sequences={"stable": 2}) == [
+        "verify.device",
+        "verify.expired",
+        "verify.downgrade",
+        "preflight.tensorrt",
+    ]
+    with pytest.raises(DeployError) as refusal:
+        check_device(release, Device(), sequences={"stable": 2}, at=NOW)
+    assert (refusal.value.code, refusal.value.exit_code) == ("verify.device", 4)

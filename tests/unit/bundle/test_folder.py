@@ -1,0 +1,95 @@
+"""A bundle on disk: whole or absent, and nothing in it is believed that the manifest does not say."""
+
+import pytest
+
+from edge.bundle.folder import open_bundle, write_bundle
+from edge.bundle.manifest import Role, encode_manifest
+from edge.errors import DeployError
+from tests.support.releases import bundled, manifest
+
+FILES = {"model.onnx": b"model", "pipeline.yaml": b"version: 1\n"}
+
+
+def release(**changes):
+    files = (bundled("model.onnx", Role.MODEL, b"model"), bundled("pipeline.yaml", Role.PIPELINE, b"version: 1\n"))
+    return manifest(**{"files": files, **changes})
+
+
+def write(folder, made=None, files=FILES):
+    made = made or release()
+    return write_bundle(folder, made, manifest_bytes=encode_manifest(made), signature=b"sig", files=files)
+
+
+def code_of(act):
+    with pytest.raises(DeployError) as refusal:
+        act()
+    return refusal.value.code
+
+
+def test_what_is_written_is_opened_again(tmp_path):
+    source = tmp_path / "source.onnx"
+    source.write_bytes(b"model")
+
+    made = write(tmp_path / "out", files={**FILES, "model.onnx": source})
+    opened = open_bundle(made.path)
+
+    assert made.path.name == f"gates-{release().release}.bundle"
+    assert opened.manifest == release()
+    assert opened.signature == b"sig"
+    assert [opened.path_of(file).read_bytes() for file in opened.manifest.files] == [b"model", b"version: 1\n"]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [made.path.name]
+
+
+def test_the_same_content_with_a_new_sequence_takes_its_place(tmp_path):
+    write(tmp_path)
+
+    made = write(tmp_path, release(sequence=8))
+
+    assert open_bundle(made.path).manifest.sequence == 8
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_source_that_changed_meanwhile_leaves_nothing_behind(tmp_path):
+    assert code_of(lambda: write(tmp_path, files={**FILES, "model.onnx": b"other"})) == "bundle.file"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "out").write_text("a file")
+
+    assert code_of(lambda: write(tmp_path / "out")) == "bundle.write"
+
+
+def test_a_file_that_was_changed_is_found_when_it_is_used(tmp_path):
+    opened = open_bundle(write(tmp_path).path)
+    (opened.path / "model.onnx").write_bytes(b"molde")
+
+    assert opened.path_of(opened.manifest.files[1]).read_bytes() == b"version: 1\n"
+    assert code_of(lambda: opened.path_of(opened.manifest.files[0])) == "bundle.file"
+
+
+def test_f16_links_in_a_bundle_are_refused(tmp_path):
+    made = write(tmp_path / "out")
+    (tmp_path / "secret").write_bytes(b"model")
+    (made.path / "model.onnx").unlink()
+    (made.path / "model.onnx").symlink_to(tmp_path / "secret")
+
+    opened = open_bundle(made.path)
+    assert code_of(lambda: opened.path_of(opened.manifest.files[0])) == "bundle.file"
+
+    (made.path / "manifest.json.sig").unlink()
+    (made.path / "manifest.json.sig").symlink_to(tmp_path / "secret")
+    assert code_of(lambda: open_bundle(made.path)) == "bundle.folder"
+
+
+def test_f16_a_manifest_without_end_is_read_up_to_its_limit(tmp_path):
+    made = write(tmp_path)
+    with (made.path / "manifest.json").open("wb") as file:
+        file.truncate(1024**3)
+
+    assert code_of(lambda: open_bundle(made.path)) == "verify.manifest.size"
+
+
+def test_what_is_no_bundle_is_named(tmp_path):
+    assert code_of(lambda: open_bundle(tmp_path / "none")) == "bundle.folder"
+    assert code_of(lambda: open_bundle(tmp_path)) == "bundle.folder"

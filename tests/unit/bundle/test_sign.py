@@ -1,0 +1,186 @@
+"""Signatures by the real ssh-keygen: who may say what, until when (F-11, F-12)."""
+
+import os
+import subprocess
+from datetime import datetime, timezone
+
+import pytest
+
+from edge.bundle.manifest import encode_manifest
+from edge.bundle.sign import DOWNGRADE, fingerprint, namespace_of, sign, verify
+from edge.bundle.ssh_keygen import run_ssh_keygen
+from edge.errors import DeployError
+from tests.support.releases import allowed, manifest, revocation, ssh_key
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
+CONTENT = encode_manifest(manifest())
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("keys")
+    return ssh_key(folder, "ana"), ssh_key(folder, "bo")
+
+
+@pytest.fixture
+def ask(tmp_path, keys):
+    """Verify with one line of allowed signers for the first key; return the principal or the code."""
+
+    def asked(signature, *, content=CONTENT, options='namespaces="edge-release"', at=NOW, revoked=None, **more):
+        signers = allowed(tmp_path / "allowed_signers", keys[0], options)
+        try:
+            return verify(content, signature, allowed_signers=signers, revoked=revoked, at=at, **more)
+        except DeployError as error:
+            return error.code
+
+    return asked
+
+
+def test_a_signature_is_verified_and_names_its_signer(ask, keys):
+    assert ask(sign(CONTENT, keys[0])) == "ana@example"
+
+
+def test_the_same_content_and_key_give_the_same_signature(keys):
+    assert sign(CONTENT, keys[0]) == sign(CONTENT, keys[0])
+
+
+def test_f11_no_signature(ask):
+    assert ask(b"") == "verify.signature.absent"
+    assert ask(b"\n") == "verify.signature.absent"
+
+
+def test_f11_a_key_that_is_not_allowed(ask, keys):
+    assert ask(sign(CONTENT, keys[1])) == "verify.signature.signer"
+
+
+def test_f11_a_signature_for_another_purpose(ask, keys):
+    assert ask(sign(CONTENT, keys[0], "git")) == "verify.signature.namespace"
+    assert ask(sign(CONTENT, keys[0]), options='namespaces="git"') == "verify.signature.namespace"
+
+
+def test_f11_one_altered_byte(ask, keys):
+    altered = bytearray(CONTENT)
+    altered[len(altered) // 2] ^= 1
+
+    assert ask(sign(CONTENT, keys[0]), content=bytes(altered)) == "verify.signature.invalid"
+
+
+def test_f11_a_signature_that_ends_too_early(ask, keys):
+    whole = sign(CONTENT, keys[0])
+
+    for length in range(1, len(whole) - 1, 7):
+        assert ask(whole[:length]) == "verify.signature.invalid", length
+
+
+def test_f11_a_signature_of_another_release(ask, keys):
+    other = sign(encode_manifest(manifest(channel="beta")), keys[0])
+
+    assert ask(other) == "verify.signature.invalid"
+
+
+@pytest.mark.parametrize("signature", [b"x", b"-----BEGIN SSH SIGNATURE-----\n", b"\0" * 100, b"A" * 100_000])
+def test_f11_what_is_no_signature(ask, signature):
+    assert ask(signature) == "verify.signature.invalid"
+
+
+def test_f12_a_signer_whose_time_is_over_or_has_not_come(ask, keys):
+    signature = sign(CONTENT, keys[0])
+
+    assert ask(signature, options='valid-before="20261120"') == "verify.signature.expired"
+    assert ask(signature, options='valid-after="20270101",namespaces="edge-release"') == "verify.signature.expired"
+    assert ask(signature, options='valid-before="20261121",namespaces="edge-release"') == "ana@example"
+
+
+def test_f12_times_of_signers_are_utc_wherever_the_device_stands(ask, keys, monkeypatch):
+    signature = sign(CONTENT, keys[0])
+
+    for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago"):  # 14 hours ahead, 11 behind
+        monkeypatch.setenv("TZ", zone)
+        assert ask(signature, options='valid-before="20261120130000"') == "ana@example"
+        assert ask(signature, options='valid-before="20261120110000"') == "verify.signature.expired"
+
+
+def test_f12_times_of_signers_that_say_utc_are_utc_too(ask, keys, monkeypatch):
+    signature = sign(CONTENT, keys[0])
+    if ask(signature, options='valid-before="20300101Z"') == "verify.signature.options":
+        pytest.skip("this ssh-keygen is older than 9.1 and knows no times with a zone")
+
+    monkeypatch.setenv("TZ", "Pacific/Pago_Pago")
+    assert ask(signature, options='valid-before="20261120130000Z"') == "ana@example"
+    assert ask(signature, options='valid-before="20261120110000Z"') == "verify.signature.expired"
+
+
+def test_f12_a_revoked_key(ask, keys, tmp_path):
+    signature = sign(CONTENT, keys[0])
+
+    assert ask(signature, revoked=revocation(tmp_path / "his.krl", keys[0])) == "verify.signature.revoked"
+    assert ask(signature, revoked=revocation(tmp_path / "other.krl", keys[1])) == "ana@example"
+
+
+@pytest.mark.parametrize("options", ["frobnicate", 'frobnicate="1"', 'valid-before="20300101",frobnicate'])
+def test_f12_an_option_that_is_not_known_makes_the_line_count_for_nothing(ask, keys, options):
+    assert ask(sign(CONTENT, keys[0]), options=options) == "verify.signature.options"
+
+
+def test_f12_a_revocation_list_that_cannot_be_read_stops_everything(ask, keys, tmp_path):
+    signature = sign(CONTENT, keys[0])
+    (tmp_path / "broken.krl").write_bytes(b"SSHKRL\n\0broken")
+
+    assert ask(signature, revoked=tmp_path / "broken.krl") == "device.signers"
+    assert ask(signature, revoked=tmp_path / "absent.krl") == "device.signers"
+
+
+def test_without_allowed_signers_nobody_counts(tmp_path, keys):
+    with pytest.raises(DeployError) as refusal:
+        verify(CONTENT, sign(CONTENT, keys[0]), allowed_signers=tmp_path / "none", revoked=None, at=NOW)
+
+    assert refusal.value.code == "device.signers"
+
+
+def test_a_downgrade_is_signed_on_purpose(ask, keys):
+    signature = sign(CONTENT, keys[0], DOWNGRADE)
+
+    assert namespace_of(signature) == "edge-release-downgrade"
+    assert ask(signature) == "verify.signature.namespace"
+    assert ask(signature, namespace=DOWNGRADE) == "verify.signature.namespace"  # this signer may not
+    assert ask(signature, namespace=DOWNGRADE, options='namespaces="edge-release*"') == "ana@example"
+
+
+def test_a_key_in_an_agent_signs_by_its_public_half(ask, keys, tmp_path, monkeypatch):
+    started = subprocess.run(["ssh-agent", "-s", "-a", tmp_path / "agent"], capture_output=True, text=True, check=True)
+    pid = int(started.stdout.split("SSH_AGENT_PID=")[1].split(";")[0])
+    try:
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+        subprocess.run(["ssh-add", "-q", keys[0]], check=True, timeout=10)
+        alone = tmp_path / "alone.pub"
+        alone.write_bytes(keys[0].with_suffix(".pub").read_bytes())
+
+        assert ask(sign(CONTENT, alone)) == "ana@example"
+    finally:
+        os.kill(pid, 15)
+
+
+def test_a_key_that_cannot_sign_says_why(tmp_path):
+    (tmp_path / "no_key").write_text("no key")
+
+    for act in (lambda: sign(CONTENT, tmp_path / "no_key"), lambda: fingerprint(tmp_path / "no_key")):
+        with pytest.raises(DeployError, match="no_key") as refusal:
+            act()
+        assert refusal.value.code == "bundle.key"
+
+
+def test_ssh_keygen_that_hangs_is_ended(tmp_path, monkeypatch):
+    (tmp_path / "ssh-keygen").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "ssh-keygen").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    with pytest.raises(DeployError, match="has not ended") as refusal:
+        run_ssh_keygen("-Y", "verify", deadline_s=0.1)
+    assert refusal.value.code == "device.ssh-keygen"
+
+
+def test_a_machine_without_ssh_keygen_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(DeployError, match="not installed"):
+        run_ssh_keygen("-Y", "verify")

@@ -84,8 +84,8 @@ def _without_syncs(scenario: Scenario) -> list[str]:
     some = sum(bool(found) for found in broken)
     return [
         "\n## All syncs left out\n",
-        f"That the test can fail: {scenario.name}, {len(sample)} of the states after its end. In {some} of them something",
-        f"does not hold; in {start} the device would start on a broken or missing release.",
+        f"That the test can fail: {scenario.name}, {len(sample)} of the states after its end. In {some} of them",
+        f"something does not hold; in {start} the device would start on a broken or missing release.",
     ]
 
 

@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 
 from tests.support.crash import Judge, Scenario, distinct_states, enumerate_cuts, uncaught_mutants
+from tests.support.cut_files import CutFiles
 from tests.support.faults import ACTIONS, count_calls, try_fault
+from tests.support.pushes import device_over
 from tests.support.scenarios import scenarios
 
 PAGE = Path(__file__).parents[1] / "docs/reliability.md"
@@ -72,15 +74,18 @@ def _mutated(all_scenarios: list[Scenario]) -> list[str]:
 
 
 def _without_syncs(scenario: Scenario) -> list[str]:
-    states, _ = distinct_states(scenario, skips=None)
+    files = CutFiles(scenario.start)
+    files.skips = None
+    scenario.action(device_over(files), lambda: None)
     judge = Judge(scenario, converges=False)
-    broken = [list(judge.violations(*state)) for state in states]
+    sample = list(itertools.islice(files.trees_after_cut(), 0, 400_000, 100))  # of many more
+    broken = [list(judge.violations(tree, None)) for tree in sample]
     start = sum(any(one.startswith("I0: current") for one in found) for found in broken)
     some = sum(bool(found) for found in broken)
     return [
         "\n## All syncs left out\n",
-        f"That the test can fail: {scenario.name}, {len(states)} states. In {some} of them something does not hold;",
-        f"in {start} the device would start on a broken or missing release.",
+        f"That the test can fail: {scenario.name}, {len(sample)} of the states after its end. In {some} of them",
+        f"something does not hold; in {start} the device would start on a broken or missing release.",
     ]
 
 
@@ -106,8 +111,7 @@ def main() -> None:
     """Measure, and write the page."""
     begun = time.monotonic()
     every = scenarios()
-    small = next(one for one in every if one.name == "rollback, service failed")
-    lines = [HEAD, *_enumerated(every), *_mutated(every), *_without_syncs(small), *_faults()]
+    lines = [HEAD, *_enumerated(every), *_mutated(every), *_without_syncs(every[0]), *_faults()]
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{PAGE}: {time.monotonic() - begun:.0f} s")
 

@@ -231,8 +231,12 @@ def test_other_commands_take_the_table(proven, tmp_path):
 
     measured = json.loads(command("evaluate", model, *folders, "--table", table, "--json").stdout)
     compared = json.loads(command("compare", model, "--table", table, "--images", place / "images", "--json").stdout)
-    command("table", "export", table, "-o", tmp_path / "c.cache")
+    exported = command("table", "export", table, "-o", tmp_path / "c.cache")
+    lines = command("table", "show", table).stdout
 
+    assert "warning: means: a cache does not correct biases" in exported.stderr
+    assert f"of {len(corrected_tensors(load_graph(model)))} tensors, to correct biases in a Q/DQ model" in lines
+    assert ", difference +- 0." in lines
     assert measured["int8_mac_share"] == pytest.approx(shown["int8_mac_share"], abs=1e-4)
     kept = {layer["name"] for layer in compared["layers"] if layer["precision"] == "float"}
     assert kept >= set(shown["float_layers"])

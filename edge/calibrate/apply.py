@@ -38,7 +38,7 @@ def usable_table(path: Path, spec: ModelSpec) -> CalibrationTable:
 
 
 def quantized_model(table: CalibrationTable, spec: ModelSpec, *, is_float16: bool = False) -> QdqModel:
-    """Return the model of `spec` with Q/DQ pairs by the ranges of a usable table.
+    """Return the model of `spec` with Q/DQ pairs by the ranges and means of a usable table.
 
     Args:
         table: what `usable_table` has returned for this model.
@@ -49,7 +49,8 @@ def quantized_model(table: CalibrationTable, spec: ModelSpec, *, is_float16: boo
         ModelError: if the model cannot be read or converted.
     """
     ranges = {name: tensor.amax for name, tensor in table.tensors.items()}
-    return insert_qdq(spec.path, spec, ranges=ranges, keep_float=table.keep_float, is_float16=is_float16)
+    means = {name: tensor.means for name, tensor in table.tensors.items() if tensor.means}
+    return insert_qdq(spec.path, spec, ranges=ranges, keep_float=table.keep_float, means=means, is_float16=is_float16)
 
 
 def _refusal(path: Path, spec: ModelSpec, errors: Sequence[Finding]) -> CalibrationError:

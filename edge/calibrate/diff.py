@@ -77,6 +77,18 @@ def _facts(first: CalibrationTable, second: CalibrationTable) -> Iterator[tuple[
         mine, theirs = _told(getattr(first, name)), _told(getattr(second, name))
         if mine != theirs:
             yield name, mine, theirs
+    if _means(first) != _means(second):
+        yield "means", _told_means(first, second), _told_means(second, first)
+
+
+def _means(table: CalibrationTable) -> dict[str, tuple[float, ...]]:
+    return {name: tensor.means for name, tensor in table.tensors.items() if tensor.means}
+
+
+def _told_means(table: CalibrationTable, other: CalibrationTable) -> str:
+    mine, theirs = _means(table), _means(other)
+    different = sum(means != theirs.get(name) for name, means in mine.items())
+    return f"{len(mine)} tensors, {different} of them not the same"
 
 
 def _told(value: object) -> str:

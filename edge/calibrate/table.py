@@ -46,14 +46,23 @@ class MadeBy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     engine: str
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How good INT8 with this table was, against float, 0 to 1."""
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How good INT8 with this table was, against float, 0 to 1; `uncertainty` is the standard error of the difference.
+
+    It is None where no labels were given, and in older tables.
+    """
 
     metric: str
     images: int
     float_: float = msgspec.field(name="float")
     int8: float
     int8_mac_share: float
+    uncertainty: float | None = None
+
+    @property
+    def drop(self) -> float:
+        """How much INT8 loses, in mAP points (hundredths)."""
+        return 100 * (self.float_ - self.int8)
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,11 +76,13 @@ class TensorRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Largest absolute activation of one tensor, and how it was chosen.
 
     `scale_hex` is only there where amax / 127 does not give the scale of an imported cache to the bit (NaN).
+    `means` are of its channels, where they were looked at: by them a Q/DQ model corrects the biases of what reads it.
     """
 
     amax: float
     method: str
     scale_hex: str | None = None
+    means: tuple[float, ...] = ()
 
     @property
     def scale(self) -> Scale:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from edge.calibrate.diff import TableDiff
-from edge.calibrate.table import CalibrationTable
+from edge.calibrate.table import CalibrationTable, Evidence
 
-__all__ = ["diff_lines", "origin", "provenance", "range_lines"]
+__all__ = ["diff_lines", "margin", "origin", "provenance", "range_lines"]
 
 
 def provenance(content: CalibrationTable) -> Iterator[tuple[str, str]]:
@@ -20,6 +20,8 @@ def provenance(content: CalibrationTable) -> Iterator[tuple[str, str]]:
     yield "method", content.method
     yield "made by", f"edge {content.made_by.edge}, {content.made_by.engine}"
     yield "tensors", str(len(content.tensors))
+    if means := sum(bool(tensor.means) for tensor in content.tensors.values()):
+        yield "means", f"of {means} tensors, to correct biases in a Q/DQ model"
     if content.imported is not None:
         yield "imported", origin(content)
     for node in content.keep_float:
@@ -28,9 +30,16 @@ def provenance(content: CalibrationTable) -> Iterator[tuple[str, str]]:
     if evidence is not None:
         yield (
             "evidence",
-            f"{evidence.metric} {evidence.int8:.4f} (float {evidence.float_:.4f}) on {evidence.images} images, "
+            f"{evidence.metric} {evidence.int8:.4f} (float {evidence.float_:.4f}{margin(evidence)}) on "
+            f"{evidence.images} images, "
             f"{evidence.int8_mac_share:.1%} of the MACs in INT8",
         )
+
+
+def margin(evidence: Evidence) -> str:
+    """Return how sure a difference is, empty where that is not known."""
+    known = evidence.uncertainty
+    return "" if known is None else f", difference +- {known:.4f}"
 
 
 def _settings(preprocess: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ ignored. Equal to pycocotools (see `edge.evaluate.cocotools`), and independent o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +77,21 @@ class Accumulator:
         self._images |= other._images
         for class_id, matches in other._matches.items():
             self._matches.setdefault(class_id, {}).update(matches)
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The images so far, sorted."""
+        return tuple(sorted(self._images))
+
+    def drawn(self, images: Sequence[str]) -> Accumulator:
+        """Return one of `images` of ours only; one that is named twice counts twice."""
+        drawn, names = Accumulator(), [f"{image}/{number}" for number, image in enumerate(images)]
+        drawn._images = set(names)
+        for class_id, matches in self._matches.items():
+            pairs = zip(names, images, strict=True)
+            if of_class := {name: matches[image] for name, image in pairs if image in matches}:
+                drawn._matches[class_id] = of_class
+        return drawn
 
     def result(self) -> Accuracy:
         """Return the mAP of the images so far.

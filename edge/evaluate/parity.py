@@ -45,7 +45,11 @@ class Parity:
     @property
     def error(self) -> float:
         """Error per candidate that is surely there; 0 is equal, 1 is as bad as finding nothing."""
-        return (self.score_error + _WORTH_OF_BOX * self.box_error) / self.weight if self.weight else 0.0
+        return self.error_for(self.weight) if self.weight else 0.0
+
+    def error_for(self, weight: float) -> float:
+        """Return the error for another weight: that of an image by the mean weight, whose mean is the error of all."""
+        return (self.score_error + _WORTH_OF_BOX * self.box_error) / weight
 
 
 def compare_candidates(reference: Candidates, found: Candidates, family: HeadFamily) -> Parity:

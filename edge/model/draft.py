@@ -94,7 +94,9 @@ class Draft:
         self.proto.ir_version = max(self.proto.ir_version, _IR_WITH_STORED_APART)
 
     def set_input(self, position: int, index: int, name: str) -> None:
-        """Let input `index` of node `position` read the tensor `name`."""
+        """Let input `index` of node `position` read the tensor `name`, also where that input was not given."""
+        inputs = self.proto.graph.node[position].input
+        inputs.extend([""] * (index + 1 - len(inputs)))
         self.proto.graph.node[position].input[index] = name
 
     def rename(self, tensor: str, name: str) -> None:

@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def lab() -> None:
-    """There can be virtual devices. Their image is only made where they are required: that takes minutes."""
+    """Virtual devices can run; their image is made only where the lab is required: it takes minutes and a mirror."""
     is_required = os.environ.get("EDGE_REQUIRE_LAB") == "1"
     why = why_not()
     if why is None and not is_required and not image_path().is_dir():

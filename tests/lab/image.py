@@ -61,7 +61,7 @@ def base_image() -> Path:
     """Return the image, which is made if there is none yet (four minutes on two cores)."""
     image = image_path()
     cache().mkdir(parents=True, exist_ok=True)
-    with _exclusive(cache() / "image.lock"):
+    with _exclusive(image.with_suffix(".lock")):
         if not image.is_dir():
             partial = image.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)

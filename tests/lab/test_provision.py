@@ -214,11 +214,11 @@ def test_a_credential_reaches_the_runtime_and_its_loss_does_not_stop_the_unit(pr
         provisioned,
         "edge-runtime",
         "[Unit]\nAssertPathExists=\n[Service]\nType=oneshot\nRestart=no\nExecStart=\n"
-        'ExecStart=/bin/sh -c "cp ${CREDENTIALS_DIRECTORY}/gate-east /run/edge-runtime/got"\n',
+        'ExecStart=/bin/sh -c "cat ${CREDENTIALS_DIRECTORY}/gate-east > /var/lib/edge-runtime/got"\n',
     )
 
     provisioned.run("systemctl start edge-runtime")
-    assert provisioned.run("cat /run/edge-runtime/got").stdout == "user:secret\n"
+    assert provisioned.run("cat /var/lib/edge-runtime/got").stdout == "user:secret\n"
 
     provisioned.run("rm /etc/edge-deploy/credentials/gate-east; systemctl start edge-runtime")
-    assert provisioned.run("cat /run/edge-runtime/got").stdout == ""
+    assert provisioned.run("cat /var/lib/edge-runtime/got").stdout == "gone"

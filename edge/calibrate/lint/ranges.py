@@ -20,6 +20,7 @@ def lint_ranges(table: CalibrationTable) -> Iterator[Finding]:
     """Yield what is wrong with the ranges themselves."""
     yield from _unusable(table)
     yield from _placeholders(table)
+    yield from _means(table)
     large = [name for name, tensor in table.tensors.items() if _LARGEST_FLOAT16 < tensor.amax < math.inf]
     if large:
         yield Finding(
@@ -48,6 +49,18 @@ def _unusable(table: CalibrationTable) -> Iterator[Finding]:
             problem=f"{named(names)}: {problem}",
             fix=fix,
             tensors=tuple(names),
+        )
+
+
+def _means(table: CalibrationTable) -> Iterator[Finding]:
+    wrong = [name for name, tensor in table.tensors.items() if not all(map(math.isfinite, tensor.means))]
+    if wrong:
+        yield Finding(
+            severity=Severity.ERROR,
+            code="means",
+            problem=f"{named(wrong)}: means of channels that are no finite numbers make biases that are none",
+            fix="calibrate again, or remove the means",
+            tensors=tuple(wrong),
         )
 
 

@@ -1,4 +1,4 @@
-"""What the steps of a search share: layers, limits, and measured choices that are never measured twice."""
+"""What the steps of a search share: layers, limits, images, and choices that are never measured twice on one image."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ __all__ = ["Bench"]
 
 _Key = tuple[frozenset[tuple[str, str]], frozenset[str]]
 
+_EXPLORED = 24
+_FEWEST_TO_CONFIRM = 8
+
 
 class Bench:
     """Measures choices.
+
+    A step that tries much on the first images finds some choices that suit these only. So it decides on the others.
 
     Args:
         ranges: range by tensor and method.
         layers: in the order of the model.
         limits: of what may stay in float.
         measure: measures.
+        images: how many there are to measure on.
 
     Attributes:
-        gains: by how much the error fell, as a part of it, with each layer alone in float; only those that helped.
+        gains: by how much the error surely fell, as a part of it, with each layer alone in float.
     """
 
     def __init__(
@@ -30,6 +36,7 @@ class Bench:
         layers: Sequence[Layer],
         limits: Limits,
         measure: Measure,
+        images: int,
     ) -> None:
         self.ranges = ranges
         self.layers = layers
@@ -37,28 +44,32 @@ class Bench:
         self.gains: dict[Layer, float] = {}
         self._measure = measure
         self._shares = {layer.name: layer for layer in layers}
-        self._errors: dict[_Key, float] = {}
+        self._errors: dict[_Key, dict[int, float]] = {}
+        self._all = range(images)
+        is_split = images >= _EXPLORED + _FEWEST_TO_CONFIRM
+        self._explored, self._others = (self._all[:_EXPLORED], self._all[_EXPLORED:]) if is_split else (self._all,) * 2
 
     def measured(self, choices: Sequence[Choice]) -> list[Measured]:
-        """Return the choices with their errors, in their order."""
-        new = {_key(choice): choice for choice in choices if _key(choice) not in self._errors}
-        self._errors |= dict(zip(new, self._measure(list(new.values())), strict=True))
-        return [
-            Measured(choice=choice, error=self._errors[_key(choice)], float_share=self.float_share(choice))
-            for choice in choices
-        ]
+        """Return the choices with their errors on all images, in their order."""
+        return self._on(self._all, choices)
 
-    def best(self, choices: Sequence[Choice]) -> Measured:
-        """Return the one that costs least; of equal ones the first."""
-        return min(self.measured(choices), key=lambda one: one.cost)
+    def explored(self, choices: Sequence[Choice]) -> list[Measured]:
+        """Return the choices with their errors on the images to try much on, in their order."""
+        return self._on(self._explored, choices)
+
+    def confirmed(self, choices: Sequence[Choice]) -> list[Measured]:
+        """Return the choices with their errors on the other images, in their order."""
+        return self._on(self._others, choices)
+
+    def better(self, now: Choice, others: Sequence[Choice]) -> Choice:
+        """Return the one of `others` that costs least on the other images, `now` if it is not surely better there."""
+        before, *after = self.confirmed([now, *others])
+        best = min(after, key=lambda one: one.cost, default=before)
+        return best.choice if best.is_surely_better_than(before) else now
 
     def float_share(self, choice: Choice) -> float:
         """Return the part of the work that `choice` leaves in float."""
         return sum(self._shares[name].mac_share for name in choice.floats if name in self._shares)
-
-    def forget(self) -> None:
-        """Measure everything anew from now on: the images have changed."""
-        self._errors.clear()
 
     def widen(self, limits: Limits) -> None:
         """Allow more in float from now on."""
@@ -73,6 +84,24 @@ class Bench:
     def int8_layers(self, choice: Choice) -> list[Layer]:
         """Return the layers that `choice` runs in INT8."""
         return [layer for layer in self.layers if layer.name not in choice.floats]
+
+    def _on(self, images: range, choices: Sequence[Choice]) -> list[Measured]:
+        missing: dict[range, dict[_Key, Choice]] = {}
+        for choice in choices:
+            known = self._errors.setdefault(_key(choice), {})
+            if left := [image for image in images if image not in known]:
+                missing.setdefault(range(left[0], left[-1] + 1), {})[_key(choice)] = choice
+        for part, new in missing.items():
+            for key, errors in zip(new, self._measure(list(new.values()), part), strict=True):
+                self._errors[key].update(zip(part, errors, strict=True))
+        return [
+            Measured(
+                choice=choice,
+                errors=tuple(self._errors[_key(choice)][image] for image in images),
+                float_share=self.float_share(choice),
+            )
+            for choice in choices
+        ]
 
 
 def _key(choice: Choice) -> _Key:

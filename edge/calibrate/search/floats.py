@@ -1,54 +1,51 @@
-"""Layers that are worth their time in float: each is tried alone, then the promising ones are added one by one."""
+"""Layers that are worth their time in float: each is tried alone, then the best of them together on other images."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 
 from edge.calibrate.search.bench import Bench
-from edge.calibrate.search.choice import Layer, Measured
+from edge.calibrate.search.choice import Choice, Layer
 
 __all__ = ["filled_up", "with_better_floats"]
 
-_SMALLEST_GAIN = 0.005  # of the error now: less is noise
 _SHARE_OF_ANY = 0.002  # switching between INT8 and float costs something even where a layer does not
-_PROMISING = 6  # by what they gain, and as many by what they gain for what they cost
 _MOST = 12
 
 
-def with_better_floats(bench: Bench, now: Measured) -> Measured:
+def with_better_floats(bench: Bench, now: Choice) -> Choice:
     """Return `now` with more layers in float, or as it is."""
-    layers = bench.int8_layers(now.choice)
-    alone = bench.measured([now.choice.with_floats([layer], "") for layer in layers])
-    gains = {layer: 1 - tried.error / now.error for layer, tried in zip(layers, alone, strict=True) if now.error}
-    bench.gains = {layer: gain for layer, gain in gains.items() if gain > 0}
-    waiting = _promising({layer: gain for layer, gain in gains.items() if gain > _SMALLEST_GAIN})
-    for _ in range(_MOST):
-        added = [now.choice.with_floats([layer], f"{gains[layer]:.1%} less error") for layer in waiting]
-        allowed = [choice for choice in added if bench.is_allowed(choice)]
-        if not allowed:
-            break
-        better = bench.best(allowed)
-        if better.cost > (1 - _SMALLEST_GAIN) * now.cost:
-            break
-        now = better
-        waiting = [layer for layer in waiting if layer.name not in now.choice.floats]
+    layers = bench.int8_layers(now)
+    before, *alone = bench.explored([now, *(now.with_floats([layer], "") for layer in layers)])
+    bench.gains = {
+        layer: tried.gain_over(before)
+        for layer, tried in zip(layers, alone, strict=True)
+        if tried.is_surely_better_than(before)
+    }
+    return bench.better(now, [*_grown(bench, now, _worth), *_grown(bench, now, _gain)])
+
+
+def filled_up(bench: Bench, now: Choice) -> Choice:
+    """Return `now` with as many useful layers in float as the limits allow, by what they gained alone."""
+    for layer in sorted(bench.gains, key=lambda layer: -_worth(layer, bench.gains[layer])):
+        larger = now.with_floats([layer], f"{bench.gains[layer]:.1%} less error, needed for the promise")
+        now = larger if bench.is_allowed(larger) else now
     return now
 
 
-def filled_up(bench: Bench, now: Measured) -> Measured:
-    """Return `now` with as many useful layers in float as the limits allow, by what they gained alone."""
-    choice = now.choice
-    for layer in sorted(bench.gains, key=lambda layer: -_worth(layer, bench.gains[layer])):
-        larger = choice.with_floats([layer], f"{bench.gains[layer]:.1%} less error, needed for the promise")
-        choice = larger if bench.is_allowed(larger) else choice
-    return bench.best([now.choice, choice])
+def _grown(bench: Bench, now: Choice, rank: Callable[[Layer, float], float]) -> Iterator[Choice]:
+    """Yield `now` with one, two, three more layers in float, the best ones first, what is not allowed left out."""
+    size = 0
+    for layer in sorted(bench.gains, key=lambda layer: -rank(layer, bench.gains[layer])):
+        larger = now.with_floats([layer], f"{bench.gains[layer]:.1%} less error")
+        if size < _MOST and bench.is_allowed(larger):
+            now, size = larger, size + 1
+            yield now
+
+
+def _gain(layer: Layer, gain: float) -> float:
+    return gain
 
 
 def _worth(layer: Layer, gain: float) -> float:
     return gain / (layer.mac_share + _SHARE_OF_ANY)
-
-
-def _promising(gains: dict[Layer, float]) -> Sequence[Layer]:
-    by_gain = sorted(gains, key=lambda layer: -gains[layer])
-    by_worth = sorted(gains, key=lambda layer: -_worth(layer, gains[layer]))
-    return list(dict.fromkeys((*by_gain[:_PROMISING], *by_worth[:_PROMISING])))

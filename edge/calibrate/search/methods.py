@@ -6,27 +6,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from edge.calibrate.search.bench import Bench
-from edge.calibrate.search.choice import Choice, Measured
+from edge.calibrate.search.choice import Choice
 
 __all__ = ["best_group", "best_method"]
 
 
-def best_method(bench: Bench, choice: Choice) -> Measured:
-    """Return the best choice that has one method for all tensors, with the float layers of `choice`."""
-    return bench.best(list(_with_each_method(bench, choice)))
+def best_method(bench: Bench, now: Choice) -> Choice:
+    """Return the best choice that has one method for all tensors, with the float layers of `now`."""
+    return _cheapest(bench, list(_with_each_method(bench, now)))
 
 
-def best_group(bench: Bench, now: Measured) -> Measured:
+def best_group(bench: Bench, now: Choice) -> Choice:
     """Return the best choice of a method for all tensors and a group of layers in float, if better than `now`."""
     groups = {
         "one of the last layers": [layer for layer in bench.layers if layer.is_last],
         "depthwise": [layer for layer in bench.layers if layer.is_depthwise],
     }
-    choices = [now.choice]
+    choices = [now]
     for name in groups:
         choices += [choice.with_floats(groups[name], name) for choice in tuple(choices)]
-    allowed = [choice for choice in choices if bench.is_allowed(choice)] or [now.choice]
-    return bench.best([now.choice, *(one for choice in allowed for one in _with_each_method(bench, choice))])
+    allowed = [choice for choice in choices if bench.is_allowed(choice)] or [now]
+    return _cheapest(bench, [now, *(one for choice in allowed for one in _with_each_method(bench, choice))])
+
+
+def _cheapest(bench: Bench, choices: Sequence[Choice]) -> Choice:
+    """Return the one that costs least on all images: so few choices, and so different ones, find nothing by chance."""
+    return min(bench.measured(choices), key=lambda one: one.cost).choice
 
 
 def _with_each_method(bench: Bench, choice: Choice) -> Iterator[Choice]:

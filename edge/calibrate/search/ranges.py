@@ -1,4 +1,4 @@
-"""Tensors that are better off with another method: each is tried alone, then the best of them together."""
+"""Tensors that are better off with another method: each is tried alone, then the best of them on other images."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from edge.calibrate.search.bench import Bench
-from edge.calibrate.search.choice import Measured
+from edge.calibrate.search.choice import Choice
 
 __all__ = ["with_better_ranges"]
 
@@ -15,31 +15,31 @@ _MOST_TRIALS = 32  # those closest to the range of now: what is far off seldom h
 _SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
-def with_better_ranges(bench: Bench, now: Measured) -> Measured:
+def with_better_ranges(bench: Bench, now: Choice) -> Choice:
     """Return `now` with other methods for some tensors, or as it is."""
     pairs = sorted(_alternatives(bench, now), key=lambda pair: _distance(bench, now, *pair))[:_MOST_TRIALS]
-    tried = bench.measured([now.choice.with_method(tensor, method) for tensor, method in pairs])
+    before, *tried = bench.explored([now, *(now.with_method(tensor, method) for tensor, method in pairs)])
     gains: dict[str, tuple[float, str]] = {}
     for (tensor, method), one in zip(pairs, tried, strict=True):
-        gains[tensor] = max(gains.get(tensor, (0.0, "")), (now.error - one.error, method))
-    useful = sorted(((gain, tensor, method) for tensor, (gain, method) in gains.items() if method), reverse=True)
-    choice, grown = now.choice, []
-    for _, tensor, method in useful:
+        if one.is_surely_better_than(before):
+            gains[tensor] = max(gains.get(tensor, (0.0, "")), (one.gain_over(before), method))
+    choice, grown = now, []
+    for _, tensor, method in sorted(((gain, tensor, method) for tensor, (gain, method) in gains.items()), reverse=True):
         choice = choice.with_method(tensor, method)
         grown.append(choice)
-    return bench.best([now.choice, *(grown[size - 1] for size in _SIZES if size <= len(grown))])
+    return bench.better(now, [grown[size - 1] for size in _SIZES if size <= len(grown)])
 
 
-def _alternatives(bench: Bench, now: Measured) -> Iterator[tuple[str, str]]:
+def _alternatives(bench: Bench, now: Choice) -> Iterator[tuple[str, str]]:
     """Yield tensors and methods whose ranges are really different ones."""
     for tensor, ranges in bench.ranges.items():
-        seen = [ranges[now.choice.methods[tensor]]]
+        seen = [ranges[now.methods[tensor]]]
         for method, amax in ranges.items():
             if amax > 0 and all(abs(math.log(amax / other)) > _CLOSE for other in seen if other > 0):
                 seen.append(amax)
                 yield tensor, method
 
 
-def _distance(bench: Bench, now: Measured, tensor: str, method: str) -> float:
+def _distance(bench: Bench, now: Choice, tensor: str, method: str) -> float:
     ranges = bench.ranges[tensor]
-    return abs(math.log(ranges[method] / ranges[now.choice.methods[tensor]]))
+    return abs(math.log(ranges[method] / ranges[now.methods[tensor]]))

@@ -17,27 +17,18 @@ __all__ = ["Found", "search"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What came out, and what each step came to, by its name."""
+    """What came out, and what each step came to on all images, by its name."""
 
     best: Measured
     steps: Mapping[str, Measured]
     bench: Bench
 
     def widened(self, limits: Limits) -> Found:
-        """Return what comes out when more may stay in float, which is better or the same."""
+        """Return what comes out when more may stay in float, as far as that seems to help."""
         self.bench.widen(limits)
-        better = filled_up(self.bench, self.best)
+        (wider,) = self.bench.measured([filled_up(self.bench, self.best.choice)])
+        better = min((self.best, wider), key=lambda one: one.cost)
         return replace(self, best=better, steps={**self.steps, f"up to {limits.total:.0%} in float": better})
-
-    def confirmed(self, measure: Measure) -> Found:
-        """Return the step that is best by another `measure`: that of images which the search has not tried on.
-
-        A search over many choices finds some that suit its own images only.
-        """
-        self.bench.forget()
-        choices = [step.choice for step in self.steps.values()]
-        again = [replace(step, error=error) for step, error in zip(self.steps.values(), measure(choices), strict=True)]
-        return replace(self, best=min(again, key=lambda one: one.cost), steps=dict(zip(self.steps, again, strict=True)))
 
 
 def search(
@@ -45,6 +36,7 @@ def search(
     layers: Sequence[Layer],
     measure: Measure,
     *,
+    images: int,
     floats: Mapping[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Found:
@@ -54,20 +46,20 @@ def search(
         ranges: range by tensor and method; every tensor has every method.
         layers: those that can run in INT8, in the order of the model.
         measure: what a choice does to the outputs.
+        images: how many there are to measure on.
         floats: layers that stay in float whatever is found, and why.
         limits: how much may stay in float; what `floats` holds counts as well.
     """
-    bench = Bench(ranges, layers, limits or Limits(), measure)
-    first = Choice(methods={}, floats=dict(floats or {}))
-    now = best_method(bench, first)
-    steps = {"one method": now}
+    bench = Bench(ranges, layers, limits or Limits(), measure, images)
+    now, choices = Choice(methods={}, floats=dict(floats or {})), {}
     for name, step in _STEPS.items():
-        now = step(bench, now)
-        steps[name] = now
-    return Found(best=now, steps=steps, bench=bench)
+        now = choices[name] = step(bench, now)
+    steps = dict(zip(choices, bench.measured(list(choices.values())), strict=True))
+    return Found(best=steps[name], steps=steps, bench=bench)
 
 
 _STEPS = {
+    "one method": best_method,
     "outliers in float": without_outliers,
     "groups in float": best_group,
     "layers in float": with_better_floats,

@@ -248,6 +248,11 @@ def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: st
             "their precision when the engine is built",
             err=True,
         )
+    if any(tensor.means for tensor in content.tensors.values()):
+        click.echo(
+            "warning: means: a cache does not correct biases; the table's evidence is of its Q/DQ model (table qdq)",
+            err=True,
+        )
     facts = {"cache": str(out), "tensorrt": cache.tensorrt, "calibrator": cache.calibrator}
     if as_json:
         echo_json({**facts, "tensors": len(cache.scales)})

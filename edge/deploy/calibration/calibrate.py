@@ -18,9 +18,10 @@ from edge.calibrate.peaks import tensors_to_look_at
 from edge.calibrate.search import Choice, Found, Limits, search
 from edge.calibrate.table import CalibrationTable, Evidence
 from edge.calibrate.thresholds.method import Method
-from edge.deploy.calibration.draft import made_table, ranges_by_method
+from edge.deploy.calibration.draft import made_table, ranges_by_method, with_means
 from edge.deploy.calibration.images import ImageSplit, find_images, require_decodable, split_images
 from edge.deploy.calibration.layers import layers_of
+from edge.deploy.calibration.means import channel_means
 from edge.deploy.calibration.observe import observe
 from edge.deploy.calibration.proof import Proof, Prover
 from edge.deploy.calibration.trials import Trials
@@ -30,17 +31,16 @@ from edge.evaluate.labels import open_labels
 from edge.model.graph import Graph, load_graph
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.model.obstacles import INTEGER_OPERATORS
-from edge.model.qdq import quantizable_tensors
+from edge.model.qdq import corrected_tensors, quantizable_tensors
 from edge.types import ModelSpec
 
 __all__ = ["FEW_IMAGES", "Calibration", "CalibrationHooks", "CalibrationOptions", "calibrate"]
 
 FEW_IMAGES = 64  # fewer hardly show what the cameras will see
 _FEWEST_TO_SPLIT = 4
-_TRIAL_IMAGES = 24
-_FEWEST_TO_CONFIRM = 8
+_TRIAL_IMAGES = 64  # more make the search slower, and hardly surer
 _HELD_OUT = 64
-_WIDER = (Limits(other=0.15, total=0.25), Limits(other=0.35, total=0.45))
+_WIDER = tuple(Limits(other=share, total=share + 0.1) for share in (0.1, 0.15, 0.25, 0.35))
 _STEPS_BESIDE_LAYERS = 150  # of a search, about
 
 
@@ -125,12 +125,14 @@ class _Run:
     def result(self) -> Calibration:
         observations, engine = self._observed()
         ranges = ranges_by_method(observations, self._options.method)
+        means = self._means() if self._options.method is None else {}
 
         def table_of(choice: Choice) -> CalibrationTable:
             method = "auto" if self._options.method is None else self._options.method.value
-            return made_table(self._spec, self._graph, observations, ranges, choice, method=method, engine=engine)
+            table = made_table(self._spec, self._graph, observations, ranges, choice, method=method, engine=engine)
+            return with_means(table, means)
 
-        table, found = self._chosen(ranges, table_of)
+        table, found = self._chosen(ranges, means, table_of)
         return Calibration(
             spec=self._spec,
             table=table,
@@ -165,8 +167,20 @@ class _Run:
             finally:
                 engine.close()
 
+    def _means(self) -> dict[str, tuple[float, ...]]:
+        names, images = corrected_tensors(self._graph), self._split.observed
+        with self._stage("means", len(images)), _told(self._split):
+            engine = OpenVinoActivations(self._spec, names, max_batch=self._options.max_batch)
+            try:
+                return channel_means(self._spec, images, engine, names=names, on_image=self._hooks.on_step)
+            finally:
+                engine.close()
+
     def _chosen(
-        self, ranges: Mapping[str, Mapping[str, float]], table_of: Callable[[Choice], CalibrationTable]
+        self,
+        ranges: Mapping[str, Mapping[str, float]],
+        means: Mapping[str, Sequence[float]],
+        table_of: Callable[[Choice], CalibrationTable],
     ) -> tuple[CalibrationTable, Found | None]:
         kept = dict.fromkeys(self._options.keep_float, "asked for")
         method = self._options.method
@@ -175,23 +189,24 @@ class _Run:
         with self._stage("float", len(self._split.held_out)), _told(self._split):
             prover = Prover(self._spec, self._split.held_out, self._labels, on_image=self._hooks.on_step)
         if method is None:
-            return self._proven(self._searched(ranges, kept), prover, table_of)
+            return self._proven(self._searched(ranges, means, kept), prover, table_of)
         table = table_of(Choice(methods=dict.fromkeys(ranges, method.value), floats=kept))
         with self._stage("prove", len(self._split.held_out)):
             proof = prover.prove(quantized_model(table, self._spec).model)
         return self._with_evidence(table, proof), None
 
-    def _searched(self, ranges: Mapping[str, Mapping[str, float]], kept: Mapping[str, str]) -> Found:
+    def _searched(
+        self,
+        ranges: Mapping[str, Mapping[str, float]],
+        means: Mapping[str, Sequence[float]],
+        kept: Mapping[str, str],
+    ) -> Found:
         layers = layers_of(self._graph, self._spec)
-        trials = Trials(self._spec, self._graph, ranges, on_trial=self._hooks.on_step)
+        trials = Trials(self._spec, self._graph, ranges, means, on_trial=self._hooks.on_step)
         with self._stage("search", len(layers) + _STEPS_BESIDE_LAYERS), _told(self._split):
-            trials.prepare(self._split.held_out[:_TRIAL_IMAGES])
-            found = search(ranges, layers, trials, floats=kept)
-            others = self._split.held_out[_TRIAL_IMAGES:]
-            if len(others) < _FEWEST_TO_CONFIRM:
-                return found
-            trials.prepare(others)
-            return found.confirmed(trials)
+            images = self._split.held_out[:_TRIAL_IMAGES]
+            trials.prepare(images)
+            return search(ranges, layers, trials, images=len(images), floats=kept)
 
     def _proven(
         self, found: Found, prover: Prover, table_of: Callable[[Choice], CalibrationTable]
@@ -207,14 +222,15 @@ class _Run:
         return self._with_evidence(table, proof), found
 
     def _keeps_promise(self, proof: Proof) -> bool:
-        return self._labels is None or proof.drop <= self._options.max_drop
+        return self._labels is None or proof.keeps(self._options.max_drop)
 
     def _with_evidence(self, table: CalibrationTable, proof: Proof) -> CalibrationTable:
         if not self._keeps_promise(proof):
             raise VerificationError(
                 f"{self._spec.name}: INT8 loses {proof.drop:.2f} mAP50-95 points (float {100 * proof.float_:.2f}, INT8 "
-                f"{100 * proof.int8:.2f}) on {proof.images} images that no range comes from; promised were at most "
-                f"{self._options.max_drop:g}, so nothing was written",
+                f"{100 * proof.int8:.2f}, standard error {100 * (proof.uncertainty or 0.0):.2f}) on {proof.images} "
+                f"images that no range comes from; promised were at most {self._options.max_drop:g}, so nothing was "
+                "written",
                 hint="run this model in fp16, or give more images like those of the cameras, or allow a larger drop",
             )
         share = quantized_model(table, self._spec).mac_share_int8
@@ -224,6 +240,7 @@ class _Run:
             float_=round(proof.float_, 5),
             int8=round(proof.int8, 5),
             int8_mac_share=round(share, 4),
+            uncertainty=None if proof.uncertainty is None else round(proof.uncertainty, 5),
         )
         return msgspec.structs.replace(table, evidence=evidence)
 

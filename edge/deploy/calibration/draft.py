@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from edge.calibrate.histogram import Histogram
 from edge.calibrate.observations import Observations
@@ -13,7 +15,7 @@ from edge.calibrate.thresholds.method import Method, range_of
 from edge.model.graph import Graph
 from edge.types import ModelSpec
 
-__all__ = ["SEARCHED_METHODS", "made_table", "ranges_by_method"]
+__all__ = ["SEARCHED_METHODS", "made_table", "ranges_by_method", "with_means"]
 
 # By the names that a table gives them; the first one wins where two are equally good.
 SEARCHED_METHODS: Mapping[str, tuple[Method, float]] = {
@@ -72,6 +74,16 @@ def made_table(
         keep_float=tuple(sorted(choice.floats)),
         float_reasons=choice.floats,
     )
+
+
+def with_means(table: CalibrationTable, means: Mapping[str, Sequence[float]]) -> CalibrationTable:
+    """Return `table` with the means of the channels of its tensors; a dead tensor has no range, and needs none."""
+    seen = {
+        name: msgspec.structs.replace(tensor, means=tuple(means[name]))
+        for name, tensor in table.tensors.items()
+        if name in means
+    }
+    return msgspec.structs.replace(table, tensors={**table.tensors, **seen})
 
 
 def _range(histogram: Histogram, method: Method, percent: float) -> float:

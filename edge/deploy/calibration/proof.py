@@ -12,6 +12,7 @@ from edge.deploy.calibration.images import CalibrationImage, still_source
 from edge.deploy.detections import detect_all
 from edge.deploy.evaluation import coco_detector
 from edge.engine.select import make_engine
+from edge.evaluate.bootstrap import error_of_difference
 from edge.evaluate.coco_map import Accumulator
 from edge.evaluate.truth import GroundTruth, Labels
 from edge.types import Detections, ModelSpec, Precision
@@ -24,17 +25,28 @@ _REPORTED_SCORE = 0.25  # float detections above stand for what is there, where 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """Accuracy of float and INT8 on the same images, 0 to 1; `metric` says of what."""
+    """Accuracy of float and INT8 on the same images, 0 to 1; `metric` says of what.
+
+    `uncertainty` is the standard error of their difference; None where nobody says what is on the images.
+    """
 
     metric: str
     images: int
     float_: float
     int8: float
+    uncertainty: float | None
 
     @property
     def drop(self) -> float:
         """How much INT8 loses, in mAP points (hundredths)."""
         return 100 * (self.float_ - self.int8)
+
+    def keeps(self, max_drop: float) -> bool:
+        """Return whether INT8 loses `max_drop` mAP points at most, or more by no more than one standard error.
+
+        On 64 images the standard error is half a point to one: without it, chance would decide.
+        """
+        return self.drop - 100 * (self.uncertainty or 0.0) <= max_drop
 
 
 class Prover:
@@ -63,6 +75,7 @@ class Prover:
         for image, detections, truth in self._detect(None, labels):
             self._truths[image.sha256] = truth
             found.add(image.sha256, detections, truth)
+        self._found = None if labels is None else found
         self._float = 1.0 if labels is None else found.result().map50_95
         self._metric = "mAP50-95" if labels is not None else "mAP50-95 against float"
 
@@ -76,7 +89,10 @@ class Prover:
         for image, detections, _ in self._detect(quantized, None):
             found.add(image.sha256, detections, self._truths[image.sha256])
         int8 = found.result().map50_95
-        return Proof(metric=self._metric, images=len(self._images), float_=self._float, int8=int8)
+        uncertainty = None if self._found is None else error_of_difference(self._found, found)
+        return Proof(
+            metric=self._metric, images=len(self._images), float_=self._float, int8=int8, uncertainty=uncertainty
+        )
 
     def _detect(
         self, quantized: bytes | None, labels: Labels | None

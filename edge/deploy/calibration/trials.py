@@ -14,7 +14,7 @@ from edge.deploy.calibration.images import CalibrationImage, still_source
 from edge.deploy.feed import canvases_of
 from edge.engine.select import make_engine
 from edge.errors import DatasetError
-from edge.evaluate.parity import Parity, compare_candidates
+from edge.evaluate.parity import compare_candidates
 from edge.model.graph import Graph
 from edge.model.qdq import QdqModel, insert_qdq
 from edge.protocols import Engine
@@ -38,17 +38,28 @@ class Trials:
         spec: the float model.
         graph: its graph.
         ranges: range by tensor and method.
+        means: of each channel of tensors whose readers' biases are corrected.
         on_trial: called after each.
     """
 
-    def __init__(self, spec: ModelSpec, graph: Graph, ranges: Ranges, *, on_trial: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        spec: ModelSpec,
+        graph: Graph,
+        ranges: Ranges,
+        means: Mapping[str, Sequence[float]],
+        *,
+        on_trial: Callable[[], None],
+    ) -> None:
         self._spec = spec
+        self._means = means
         self._graph = graph
         self._ranges = ranges
         self._on_trial = on_trial
         self._head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides, is_multi_label=True)
         self._canvases: list[NDArray[np.uint8]] = []
         self._reference: list[Candidates] = []
+        self._weight = 0.0
 
     def prepare(self, images: Sequence[CalibrationImage]) -> None:
         """Try on `images` from now on, none of those that the ranges come from.
@@ -58,38 +69,41 @@ class Trials:
         """
         source = still_source(images, self._spec.preprocess)
         self._canvases = list(canvases_of(source, self._spec.preprocess))
-        self._reference = self._found(None)
-        if not sum(len(candidates.score) for candidates in self._reference):
+        self._reference = self._found(None, range(len(self._canvases)))
+        parities = [compare_candidates(one, one, self._spec.family) for one in self._reference]
+        self._weight = sum(parity.weight for parity in parities) / len(parities)
+        if not self._weight:
             raise DatasetError(
                 f"{self._spec.name} finds nothing at all on {len(images)} images, so that nothing can be compared",
                 hint="calibrate with images of what the cameras will see; look at edge-deploy inspect",
             )
 
-    def __call__(self, choices: Sequence[Choice]) -> list[float]:
-        """Return the error of each choice, 0 for outputs equal to those of the float model."""
+    def __call__(self, choices: Sequence[Choice], images: range) -> list[tuple[float, ...]]:
+        """Return the errors of each choice on each of `images`, 0 for outputs equal to those of the float model."""
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="trial") as pool:
-            return list(pool.map(self._error, choices))
+            return list(pool.map(lambda choice: self._errors(choice, images), choices))
 
     def quantized(self, choice: Choice) -> QdqModel:
         """Return the model that `choice` stands for."""
         ranges = ranges_of(choice, self._ranges)
-        return insert_qdq(self._graph, self._spec, ranges=ranges, keep_float=tuple(choice.floats))
+        return insert_qdq(self._graph, self._spec, ranges=ranges, keep_float=tuple(choice.floats), means=self._means)
 
-    def _error(self, choice: Choice) -> float:
-        found = self._found(self.quantized(choice).model)
-        pairs = zip(self._reference, found, strict=True)
-        parity = sum((compare_candidates(*pair, self._spec.family) for pair in pairs), Parity())
+    def _errors(self, choice: Choice, images: range) -> tuple[float, ...]:
+        found = self._found(self.quantized(choice).model, images)
+        pairs = zip((self._reference[image] for image in images), found, strict=True)
+        errors = tuple(compare_candidates(*pair, self._spec.family).error_for(self._weight) for pair in pairs)
         self._on_trial()
-        return parity.error
+        return errors
 
-    def _found(self, quantized: bytes | None) -> list[Candidates]:
-        """Return the candidates of each image."""
+    def _found(self, quantized: bytes | None, images: range) -> list[Candidates]:
+        """Return the candidates of each of `images`."""
         precision = Precision.FP32 if quantized is None else Precision.INT8
         config = EngineConfig(threads=1)
         engine = make_engine(self._spec, config, precision=precision, max_batch=1, content=quantized)
         try:
             return [
-                decode(output, self._head, score_threshold=_THRESHOLD) for output in _outputs(engine, self._canvases)
+                decode(output, self._head, score_threshold=_THRESHOLD)
+                for output in _outputs(engine, (self._canvases[image] for image in images))
             ]
         finally:
             engine.close()

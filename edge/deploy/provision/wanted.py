@@ -117,11 +117,11 @@ def _units(wanted: Wanted, facts: ProvisionFacts) -> Iterator[Step]:
 
 
 def _credentials(names: Sequence[str]) -> str:
-    # A credential whose file is gone later is then empty, which the runtime reports by name; without the default the
+    # A credential whose file is gone later is then no user:password, which the runtime reports; without a default the
     # unit would not start and say only "243/CREDENTIALS".
     text = "# For each file in /etc/edge-deploy/credentials; run provision again after adding one.\n[Service]\n"
     for name in names:
-        text += f"LoadCredential={name}:/etc/edge-deploy/credentials/{name}\nSetCredential={name}:\n"
+        text += f"LoadCredential={name}:/etc/edge-deploy/credentials/{name}\nSetCredential={name}:gone\n"
     return text
 
 

@@ -1,13 +1,15 @@
 """From a float model and ranges to an explicit Q/DQ model.
 
 Weights are stored as int8 in front of a DequantizeLinear: a quarter of the bytes, which TensorRT, OpenVINO and ONNX
-Runtime take. Biases stay in float. Names follow from the tensor (`x/scale`, `x/dequantized`), all others are untouched.
+Runtime take. Biases stay in float; where the means of what a convolution reads are known, what the rounding of its
+weights adds on average is taken off (`edge.model.qdq.bias`). Names follow from the tensor (`x/scale`, `x/dequantized`),
+all others are untouched.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +23,10 @@ from edge.model.draft import Draft
 from edge.model.graph import Graph, Node, load_graph, node_proto
 from edge.model.obstacles import INTEGER_OPERATORS, QDQ_OPERATORS
 from edge.model.opset import element_types, with_opset
+from edge.model.qdq.bias import mean_shift
 from edge.model.qdq.half import halve
 from edge.model.qdq.placement import Placement, called, place
-from edge.model.qdq.scales import channel_axis, group_ranges, quantize_weight, scale_of
+from edge.model.qdq.scales import channel_axis, dequantize_weight, group_ranges, quantize_weight, scale_of
 from edge.types import ModelSpec
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ def insert_qdq(
     *,
     ranges: Mapping[str, float],
     keep_float: Collection[str],
+    means: Mapping[str, Sequence[float]] | None = None,
     is_float16: bool = False,
 ) -> QdqModel:
     """Return `model` with Q/DQ pairs where `edge.model.qdq.placement` puts them.
@@ -69,6 +73,7 @@ def insert_qdq(
         spec: what it is.
         ranges: largest absolute activation of at least `quantizable_tensors`; others are left unused.
         keep_float: names of nodes that stay in float, and of tensors that are not quantized, nor what reads them.
+        means: of each channel of some tensors; biases are corrected behind those.
         is_float16: compute the rest in float16, for strongly typed TensorRT (opset 19); decoding stays in float32.
 
     Raises:
@@ -81,7 +86,7 @@ def insert_qdq(
     placement = place(graph, keep_float)
     amax = group_ranges(graph, placement, ranges)
     _require_finite_in(np.finfo(np.float16 if is_float16 else np.float32), amax, spec.name)
-    writer = _Writer(graph, np.float16 if is_float16 else np.float32)
+    writer = _Writer(graph, np.float16 if is_float16 else np.float32, means or {})
     draft = writer.written(placement, amax)
     if is_float16:
         halve(draft, element_types(graph), spec.name)
@@ -99,13 +104,14 @@ def insert_qdq(
 class _Writer:
     """Puts pairs into a copy of a graph."""
 
-    def __init__(self, graph: Graph, dtype: type[np.floating[Any]]) -> None:
+    def __init__(self, graph: Graph, dtype: type[np.floating[Any]], means: Mapping[str, Sequence[float]]) -> None:
         self._graph = graph
         self._dtype = dtype
+        self._means = means
         self._draft = Draft(graph)
         self._before: dict[int, list[NodeProto]] = {}
         self._dequantized: dict[str, str] = {}
-        self._weights: dict[tuple[str, int], str] = {}
+        self._weights: dict[tuple[str, int], tuple[str, NDArray[np.float32]]] = {}
 
     def written(self, placement: Placement, amax: Mapping[str, float]) -> Draft:
         self._draft.store_inputs_apart()
@@ -115,7 +121,9 @@ class _Writer:
         quantized = {id(node) for node in placement.quantized}
         for position, node in enumerate(self._graph.nodes):
             if id(node) in quantized and not self._graph.is_varying(node.inputs[1]):
-                self._draft.set_input(position, 1, self._weight(node, position))
+                name, errors = self._weight(node, position)
+                self._draft.set_input(position, 1, name)
+                self._correct_bias(node, position, errors)
         self._draft.insert_nodes(self._before)
         return self._draft
 
@@ -129,7 +137,8 @@ class _Writer:
             )
         return self._dequantized[name]
 
-    def _weight(self, node: Node, position: int) -> str:
+    def _weight(self, node: Node, position: int) -> tuple[str, NDArray[np.float32]]:
+        """Return the name of the weight in INT8, and what rounding has added to each of its values."""
         name = node.inputs[1]
         weight = _float_weight(self._graph, node)
         axis = channel_axis(node, weight.ndim)
@@ -138,10 +147,17 @@ class _Writer:
             stored = self._draft.add_constant(f"{name}/quantized", values)
             scale = self._draft.add_constant(f"{name}/scale", scales)
             zero = self._draft.add_constant(f"{name}/zero_point", np.zeros(scales.shape, np.int8))
-            self._weights[name, axis] = self._insert(
-                "DequantizeLinear", (stored, scale, zero), f"{name}/dequantized", position, axis=axis
-            )
+            made = self._insert("DequantizeLinear", (stored, scale, zero), f"{name}/dequantized", position, axis=axis)
+            self._weights[name, axis] = made, dequantize_weight(values, scales, axis) - weight
         return self._weights[name, axis]
+
+    def _correct_bias(self, node: Node, position: int, errors: NDArray[np.float32]) -> None:
+        means, name = self._means.get(node.inputs[0]), node.input(2)
+        bias = self._graph.constant(name) if name else np.zeros(len(errors), np.float32)
+        if node.op_type == "Conv" and means is not None and bias is not None:
+            corrected = bias - mean_shift(node, errors, means)
+            label = f"{name or called(node)}/corrected"
+            self._draft.set_input(position, 2, self._draft.add_constant(label, corrected.astype(np.float32)))
 
     def _insert(self, op_type: str, inputs: tuple[str, ...], output: str, position: int, **attributes: int) -> str:
         made = self._draft.unused_name(output)

@@ -20,7 +20,7 @@ from edge.errors import ModelError
 from edge.model.graph import Graph, Node
 from edge.model.qdq.placement import Placement, is_moving
 
-__all__ = ["LEVELS", "channel_axis", "group_ranges", "quantize_weight", "scale_of"]
+__all__ = ["LEVELS", "channel_axis", "dequantize_weight", "group_ranges", "quantize_weight", "scale_of"]
 
 LEVELS = 127
 _LISTED = 8
@@ -38,8 +38,17 @@ def quantize_weight(
     others = tuple(i for i in range(weight.ndim) if i != axis)
     amax = np.abs(weight).max(axis=others)
     scales = _positive(np.where(amax > 0, amax, LEVELS), dtype)
-    spread = scales.astype(np.float32).reshape([-1 if i == axis else 1 for i in range(weight.ndim)])
+    spread = _spread(scales, axis, weight.ndim)
     return np.clip(np.rint(weight / spread), -LEVELS, LEVELS).astype(np.int8), scales
+
+
+def dequantize_weight(values: NDArray[np.int8], scales: NDArray[Any], axis: int) -> NDArray[np.float32]:
+    """Return what `quantize_weight` has made of a weight as the engine sees it."""
+    return values * _spread(scales, axis, values.ndim)
+
+
+def _spread(scales: NDArray[Any], axis: int, rank: int) -> NDArray[np.float32]:
+    return scales.astype(np.float32).reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
 def _positive(amax: NDArray[Any], dtype: type[np.floating[Any]]) -> NDArray[Any]:

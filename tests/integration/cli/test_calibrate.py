@@ -18,13 +18,15 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from edge.calibrate.apply import quantized_model
 from edge.calibrate.lint.check import lint_table
 from edge.calibrate.lint.facts import facts_of_model
 from edge.calibrate.table_file import read_table
 from edge.cli.border import run_command
 from edge.cli.edge_deploy import edge_deploy
+from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
-from edge.model.qdq import insert_qdq
+from edge.model.qdq import corrected_tensors, insert_qdq
 from tests.support import models
 from tests.support.models import CHANNELS, STRIDES, Net
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
@@ -183,17 +185,35 @@ def test_the_table_is_written_beside_the_model_and_is_without_fault(proven):
     command("table", "lint", place / "m.calib.json", "--model", place / "m.onnx")
 
 
+def test_the_table_has_the_means_by_which_biases_are_corrected(proven):
+    place, _, _ = proven
+    table, spec = read_table(place / "m.calib.json"), inspect_model(place / "m.onnx")
+    graph = load_graph(place / "m.onnx")
+
+    assert {name for name, tensor in table.tensors.items() if tensor.means} == set(corrected_tensors(graph))
+    pixels = np.mean([cv2.imread(str(path)).mean() for path in _observed(place)]) / 255  # without the border
+    assert 0.5 * pixels < np.mean(table.tensors["images"].means) < 1.5 * pixels
+    ranges = {name: tensor.amax for name, tensor in table.tensors.items()}
+    bare = insert_qdq(place / "m.onnx", spec, ranges=ranges, keep_float=table.keep_float)
+    assert quantized_model(table, spec).model != bare.model
+
+
+def _observed(place):
+    return sorted((place / "images").iterdir(), key=lambda path: _sha256(path))[1::2]
+
+
 def test_evidence_and_json_have_the_stable_keys(proven):
     place, shown, _ = proven
     evidence = json.loads((place / "m.calib.json").read_text())["evidence"]
 
     assert list(shown) == KEYS
-    assert set(evidence) == {"metric", "images", "float", "int8", "int8_mac_share"}
+    assert set(evidence) == {"metric", "images", "float", "int8", "int8_mac_share", "uncertainty"}
     assert shown["evidence"] == evidence
     assert (evidence["metric"], evidence["images"]) == ("mAP50-95", 4)
     assert evidence["float"] > 0.3
     assert 0 < evidence["int8_mac_share"] <= 1
-    assert list(shown["seconds"]) == ["observe", "float", "search", "prove"]
+    assert 0 < evidence["uncertainty"] < 1
+    assert list(shown["seconds"]) == ["observe", "means", "float", "search", "prove"]
     assert shown["left_out"] == []
 
 
@@ -211,8 +231,12 @@ def test_other_commands_take_the_table(proven, tmp_path):
 
     measured = json.loads(command("evaluate", model, *folders, "--table", table, "--json").stdout)
     compared = json.loads(command("compare", model, "--table", table, "--images", place / "images", "--json").stdout)
-    command("table", "export", table, "-o", tmp_path / "c.cache")
+    exported = command("table", "export", table, "-o", tmp_path / "c.cache")
+    lines = command("table", "show", table).stdout
 
+    assert "warning: means: a cache does not correct biases" in exported.stderr
+    assert f"of {len(corrected_tensors(load_graph(model)))} tensors, to correct biases in a Q/DQ model" in lines
+    assert ", difference +- 0." in lines
     assert measured["int8_mac_share"] == pytest.approx(shown["int8_mac_share"], abs=1e-4)
     kept = {layer["name"] for layer in compared["layers"] if layer["precision"] == "float"}
     assert kept >= set(shown["float_layers"])
@@ -318,6 +342,7 @@ def test_a_single_method_without_labels_has_no_evidence(place):
 
     assert (shown["evidence"], shown["images"], shown["method"], shown["errors"]) == (None, 8, "minmax", {})
     ranges = read_table(place / "m.calib.json").tensors
+    assert not any(tensor.means for tensor in ranges.values())
     assert ranges["images"].amax == pytest.approx(_largest_pixel(place) / 255)
 
 

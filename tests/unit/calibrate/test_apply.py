@@ -2,12 +2,14 @@
 
 import dataclasses
 
+import msgspec
 import numpy as np
 import pytest
 
 from edge.calibrate.apply import quantized_model, usable_table
 from edge.calibrate.table import ModelId, TensorRange
 from edge.errors import CalibrationError
+from edge.model.graph import graph_from_bytes
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.types import ImageSize
 from tests.support import models
@@ -33,6 +35,25 @@ def test_scales_are_those_of_the_table_and_what_it_keeps_in_float_stays_in_float
     scales = dict(pairs(made.model).values())
     assert scales["images"] == pytest.approx(table.tensors["images"].amax / 127, rel=1e-6)
     assert {name: scale * 127 for name, scale in scales.items()} == pytest.approx(dict(made.ranges), rel=1e-6)
+
+
+def test_means_in_the_table_correct_the_biases_and_nothing_else(model):
+    table, spec = table_of(model), inspect_model(model)
+    seen = msgspec.structs.replace(table.tensors["images"], means=(0.5, 0.4, 0.3))
+    plain = graph_from_bytes(quantized_model(table, spec).model, "plain")
+    made = quantized_model(msgspec.structs.replace(table, tensors={**table.tensors, "images": seen}), spec)
+    corrected = graph_from_bytes(made.model, "corrected")
+
+    changed = [
+        (one, other)
+        for one, other in zip(plain.nodes, corrected.nodes, strict=True)
+        if (one.op_type, one.inputs, one.outputs) != (other.op_type, other.inputs, other.outputs)
+    ]
+    assert len(changed) == 1  # only one convolution reads the image
+    before, after = changed[0]
+    assert before.inputs[:2] == after.inputs[:2]
+    shift = plain.constant(before.inputs[2]) - corrected.constant(after.inputs[2])
+    assert 0 < np.abs(shift).max() < 0.1
 
 
 def test_a_table_with_warnings_alone_is_usable(tmp_path, model):

@@ -34,6 +34,24 @@ def test_ranges_names_and_facts_that_differ():
     assert found.facts == (("method", "mse", "auto"), ("keep_float", "none", "/n"))
 
 
+def test_means_that_differ_are_a_fact():
+    def with_means(*means):
+        tensors = {
+            name: TensorRange(amax=1.0, method="mse", means=values) for name, values in zip("ab", means, strict=True)
+        }
+        return msgspec.structs.replace(table(), tensors=tensors)
+
+    one, other = with_means((1.0, 2.0), (3.0,)), with_means((1.0, 2.5), (3.0,))
+
+    assert diff_tables(one, one).is_empty
+    assert diff_tables(one, other).facts == (
+        ("means", "2 tensors, 1 of them not the same", "2 tensors, 1 of them not the same"),
+    )
+    assert diff_tables(one, table(a=1.0, b=1.0)).facts == (
+        ("means", "2 tensors, 2 of them not the same", "0 tensors, 0 of them not the same"),
+    )
+
+
 def test_what_is_not_finite_has_no_ratio_and_comes_first():
     found = diff_tables(table(a=1.0, z=0.0), table(a=2.0, z=math.inf))
 

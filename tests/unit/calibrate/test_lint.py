@@ -68,6 +68,14 @@ def test_ranges_that_cannot_be_used_are_errors(good, facts, amax, code):
     assert found.fix
 
 
+@pytest.mark.parametrize("mean", [math.nan, math.inf, -math.inf])
+def test_means_that_are_no_numbers_are_an_error(good, facts, mean):
+    bad = TensorRange(amax=1.0, method="mse", means=(0.5, mean, 0.5))
+    found = lint_table(msgspec.structs.replace(good, tensors={**good.tensors, "images": bad}), facts)
+
+    assert [(one.code, one.severity, one.tensors) for one in found] == [("means", Severity.ERROR, ("images",))]
+
+
 def test_an_empty_table_is_an_error(good):
     assert complaints(msgspec.structs.replace(good, tensors={}))["empty"].severity is Severity.ERROR
 

@@ -1,11 +1,15 @@
 """The search, over errors that are known functions of the choice: the best choice can be worked out by hand."""
 
+import random
+
 import pytest
 
-from edge.calibrate.search import Choice, Layer, Limits, search
+from edge.calibrate import search as package
+from edge.calibrate.search import Choice, Layer, Limits
 
 METHODS = ("mse", "percentile", "minmax")
 RANGES = dict(zip(METHODS, (1.0, 2.0, 4.0), strict=True))
+IMAGES = 40  # 24 to try on, 16 to confirm
 
 
 class Additive:
@@ -21,14 +25,18 @@ class Additive:
         self.layers, self.tensors, self.base = layers or {}, tensors or {}, base
         self.asked = []
 
-    def __call__(self, choices):
-        self.asked += [(frozenset(c.methods.items()), frozenset(c.floats)) for c in choices]
-        return [self.error(choice) for choice in choices]
+    def __call__(self, choices, images):
+        self.asked += [(frozenset(c.methods.items()), frozenset(c.floats), images) for c in choices]
+        return [tuple(self.error(choice) for _ in images) for choice in choices]
 
     def error(self, choice):
         in_int8 = sum(cost for name, cost in self.layers.items() if name not in choice.floats)
         by_method = sum(costs[choice.methods[tensor]] for tensor, costs in self.tensors.items())
         return self.base + in_int8 + by_method
+
+
+def search(ranges, layers, measure, *, images=IMAGES, **more):
+    return package.search(ranges, layers, measure, images=images, **more)
 
 
 def layers_of(count, *, share=0.01, depthwise=(), last=()):
@@ -60,7 +68,7 @@ def test_the_bad_layer_is_found_by_halving_not_by_trying_every_layer():
 
     search(ranges_of(), layers_of(100), measure, limits=Limits(other=0.01, total=0.01))
 
-    before = next(i for i, (_, floats) in enumerate(measure.asked) if floats == {"n37"})
+    before = next(i for i, (_, floats, _) in enumerate(measure.asked) if floats == {"n37"})
     assert before < 30  # one for each method, 12 parts of 9 layers, then 9 parts of one
 
 
@@ -188,7 +196,7 @@ def test_ranges_that_are_nearly_equal_are_not_tried_and_dead_tensors_do_no_harm(
 
     search(ranges, layers_of(2), measure)
 
-    mixed = [methods for methods, _ in measure.asked if len({method for _, method in methods}) > 1]
+    mixed = [methods for methods, _, _ in measure.asked if len({method for _, method in methods}) > 1]
     assert not mixed
 
 
@@ -202,7 +210,7 @@ def test_what_the_user_keeps_in_float_stays_with_its_reason_and_is_in_every_tria
         "elsewhere": "asked",
         "n3": "carries a large part of the error alone",
     }
-    assert all({"n9", "elsewhere"} <= floats for _, floats in measure.asked)
+    assert all({"n9", "elsewhere"} <= floats for _, floats, _ in measure.asked)
 
 
 def test_what_the_user_keeps_in_float_counts_towards_the_limits():
@@ -229,12 +237,16 @@ def test_equal_inputs_give_an_equal_result():
     assert one.steps == two.steps
 
 
-def test_no_choice_is_measured_twice():
+@pytest.mark.parametrize("images", [1, 4, 31, 32, 64])
+def test_no_choice_is_measured_twice_on_an_image(images):
     ranges, layers, measure = mixed()
 
-    search(ranges, layers, measure).widened(Limits(other=0.2, total=0.3)).widened(Limits(other=0.4, total=0.5))
+    found = search(ranges, layers, measure, images=images)
+    found.widened(Limits(other=0.2, total=0.3)).widened(Limits(other=0.4, total=0.5))
 
-    assert len(set(measure.asked)) == len(measure.asked)
+    pairs = [(methods, floats, image) for methods, floats, part in measure.asked for image in part]
+    assert len(set(pairs)) == len(pairs)
+    assert {image for _, _, image in pairs} == set(range(images))
 
 
 def test_the_result_errs_as_it_says_no_step_makes_it_worse_and_each_float_layer_has_a_reason():
@@ -260,18 +272,56 @@ def test_an_accuracy_that_hardly_differs_is_not_worth_the_speed():
     assert found.best.choice == Choice(methods={"images": "mse"})
 
 
+class Noisy(Additive):
+    """What chance makes of the errors of each image, differently for each choice, with the same mean for all."""
+
+    def __call__(self, choices, images):
+        super().__call__(choices, images)
+        return [tuple(self.error(choice) * self.factor(choice, image) for image in images) for choice in choices]
+
+    def factor(self, choice, image):
+        return random.Random(repr((sorted(choice.methods.items()), sorted(choice.floats), image))).uniform(0.9, 1.1)
+
+
+def test_what_chance_makes_of_a_hundred_layers_and_tensors_changes_nothing():
+    ranges = ranges_of(*(f"t{i}" for i in range(30)))
+
+    found = search(ranges, layers_of(100, share=0.001), Noisy(base=1.0), images=64)
+
+    assert not found.best.choice.floats
+    assert len(set(found.best.choice.methods.values())) == 1
+
+
+def test_what_is_far_above_chance_is_found_in_spite_of_it():
+    measure = Noisy({"n7": 0.1, "n60": 0.08}, base=1.0)
+
+    found = search(ranges_of(), layers_of(100, share=0.001), measure, images=64)
+
+    assert set(found.best.choice.floats) == {"n7", "n60"}
+
+
 def test_what_only_suits_the_images_of_the_search_is_not_confirmed():
-    def other(choices):
-        return [0.3 if choice.floats else 0.1 for choice in choices]
+    class Fitting(Additive):
+        def __call__(self, choices, images):
+            return [tuple(0.9 if c.floats and image < 24 else 1.0 for image in images) for c in choices]
 
-    def first(choices):
-        return [0.1 if "bad" in choice.floats else 1.0 for choice in choices]
+    found = search({"x": {"mse": 1.0}}, layers_of(2), Fitting(), images=40)
 
-    layers = [Layer(name=name, mac_share=0.01, is_depthwise=False, is_last=False) for name in ("good", "bad")]
-    found = search({"x": {"mse": 1.0}}, layers, first)
+    assert not found.best.choice.floats
 
-    confirmed = found.confirmed(other)
 
-    assert set(found.best.choice.floats) == {"bad"}
-    assert (dict(confirmed.best.choice.floats), confirmed.best.error) == ({}, 0.1)
-    assert [step.error for step in confirmed.steps.values()] == [0.1, 0.3, 0.3, 0.3, 0.3]
+def test_a_tensor_that_only_suits_the_images_of_the_search_is_not_confirmed():
+    class Fitting(Additive):
+        def __call__(self, choices, images):
+            mixed = [len(set(c.methods.values())) > 1 for c in choices]
+            return [tuple(0.9 if is_mixed and image < 24 else 1.0 for image in images) for is_mixed in mixed]
+
+    found = search(ranges_of("a", "b"), layers_of(2), Fitting(), images=40)
+
+    assert dict(found.best.choice.methods) == {"a": "mse", "b": "mse"}
+
+
+def test_a_single_image_is_enough_to_search_on():
+    found = search(ranges_of(), layers_of(20), Additive({"n3": 1.0}, base=0.1), images=1)
+
+    assert set(found.best.choice.floats) == {"n3"}

@@ -35,7 +35,7 @@ def test_it_was_searched_and_is_proven_with_labels():
 
     assert table.method == "auto"
     assert set(table.float_reasons) == set(table.keep_float)
-    assert set(evidence) == {"metric", "images", "float", "int8", "int8_mac_share"}
+    assert set(evidence) == {"metric", "images", "float", "int8", "int8_mac_share", "uncertainty"}
     assert evidence["metric"] == "mAP50-95"
     assert evidence["images"] >= 64
     assert evidence["int8"] >= evidence["float"] - 0.005

@@ -1,0 +1,47 @@
+"""The means of the channels that convolutions read: what the correction of their biases is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.deploy.calibration.images import CalibrationImage, still_source
+from edge.deploy.feed import feed
+from edge.protocols import ActivationEngine
+from edge.types import ModelSpec
+
+__all__ = ["channel_means"]
+
+_DIGITS = 5  # in a table; far more than the images say
+
+
+def channel_means(
+    spec: ModelSpec,
+    images: Sequence[CalibrationImage],
+    engine: ActivationEngine,
+    *,
+    names: Sequence[str],
+    on_image: Callable[[], None],
+) -> dict[str, tuple[float, ...]]:
+    """Return the mean of each channel of `names` over all of `images`, whose order matters in the last bit.
+
+    Args:
+        spec: the float model.
+        images: to look at.
+        engine: gives out `names`, (B, C, ...) each.
+        names: tensors.
+        on_image: called after each image.
+
+    Raises:
+        EdgeError: if an image cannot be decoded, or inference fails.
+    """
+    sums: dict[str, NDArray[np.float64]] = {}
+    for placed, tensors in feed(still_source(images, spec.preprocess), engine):
+        for row in range(len(placed)):
+            for name in names:
+                mean = tensors[name][row].reshape(tensors[name].shape[1], -1).mean(axis=1, dtype=np.float64)
+                sums[name] = sums[name] + mean if name in sums else mean
+            on_image()
+    return {name: tuple(float(f"{value / len(images):.{_DIGITS}g}") for value in sums[name]) for name in names}

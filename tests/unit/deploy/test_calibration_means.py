@@ -1,0 +1,70 @@
+"""The means of channels over images: those of numpy, whatever the batch."""
+
+import numpy as np
+import pytest
+
+from edge.deploy.calibration.images import find_images
+from edge.deploy.calibration.means import channel_means
+from edge.engine.openvino import OpenVinoActivations
+from edge.model.graph import load_graph
+from edge.model.inspect import inspect_model
+from edge.model.qdq import corrected_tensors
+from tests.support import models
+from tests.support.onnxruntime_engine import OnnxRuntimeActivations
+from tests.support.pictures import draw
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("means")
+    draw(folder / "images", 5)
+    return models.yolov8(folder / "m.onnx"), find_images(folder / "images")[0]
+
+
+def means_by(kind, place, *, max_batch):
+    path, images = place
+    names, steps = corrected_tensors(load_graph(path)), []
+    spec = inspect_model(path)
+    engine = kind(spec, names, max_batch=max_batch)
+    found = channel_means(spec, images, engine, names=names, on_image=lambda: steps.append(1))
+    engine.close()
+    assert len(steps) == len(images)
+    return found
+
+
+def test_they_are_those_of_another_engine_of_every_channel(place):
+    ours = means_by(OpenVinoActivations, place, max_batch=1)
+    theirs = means_by(OnnxRuntimeActivations, place, max_batch=1)
+
+    assert ours.keys() == theirs.keys()
+    assert len(ours["images"]) == 3
+    for name, means in ours.items():
+        np.testing.assert_allclose(means, theirs[name], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_the_input_has_the_mean_of_the_pixels(place):
+    counts = {}
+
+    class Pixels:
+        """Gives out the canvas itself."""
+
+        max_batch, canvases = 2, tuple(np.zeros((2, 96, 96, 3), np.uint8) for _ in range(2))
+        preprocess = inspect_model(place[0]).preprocess
+
+        def start(self, index, count):
+            counts[index] = count
+
+        def wait(self, index):
+            return {"images": self.canvases[index][: counts[index]].transpose(0, 3, 1, 2).astype(np.float32)}
+
+    found = channel_means(inspect_model(place[0]), place[1], Pixels(), names=("images",), on_image=lambda: None)
+    ours = means_by(OpenVinoActivations, place, max_batch=1)["images"]
+
+    np.testing.assert_allclose(np.array(found["images"]) / 255, ours, rtol=1e-3)
+
+
+@pytest.mark.parametrize("max_batch", [2, 3, 8])
+def test_the_batch_changes_no_bit(place, max_batch):
+    assert means_by(OpenVinoActivations, place, max_batch=max_batch) == means_by(
+        OpenVinoActivations, place, max_batch=1
+    )

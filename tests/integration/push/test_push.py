@@ -1,5 +1,6 @@
 """One target, the real agent as a process, scripted builder and trial: what a person is told, what the device has."""
 
+import base64
 import contextlib
 import json
 import os
@@ -9,6 +10,7 @@ import time
 import pytest
 
 from edge.bundle.folder import open_bundle
+from edge.bundle.manifest import GoldenFrames
 from edge.bundle.sign import DOWNGRADE, sign
 from edge.deploy.push.link import Link
 from edge.device.state import Phase
@@ -154,6 +156,30 @@ def test_a_release_for_other_devices_and_a_full_disk_are_refused_before_a_byte_f
     assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 6, "preflight.space")
     assert outcome.evidence["reserve_bytes"] == 2**60
     assert outcome.bytes_sent == 0
+
+
+def test_a_release_without_golden_frames_is_taken_only_where_the_settings_allow_it(device):
+    text = device.layout.device_toml.read_text()
+    device.layout.device_toml.write_text(text.replace("allow_unproven = true\n", ""))
+    unproven = device.bundle(golden_frames=GoldenFrames.NONE)
+    outcome = device.push(unproven)
+    assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 4, "verify.unproven")
+    assert outcome.bytes_sent == 0
+    # The plan has said so; the agent itself refuses a client that goes on all the same.
+    with contextlib.closing(Link(device.connect(), threading.Event())) as link:
+        link.ask("lock", {"who": "tester", "why": "test"})
+        with pytest.raises(DeployError) as refused:
+            link.ask("put-manifest", _offer(unproven))
+    assert refused.value.code == "verify.unproven"
+    assert not any(device.layout.store.iterdir())
+
+    device.layout.device_toml.write_text(text)
+    assert device.push(unproven).result == "committed"
+
+
+def _offer(bundle):
+    parts = {"manifest": bundle.manifest_bytes, "signature": bundle.signature}
+    return {name: base64.b64encode(content).decode() for name, content in parts.items()}
 
 
 def test_a_device_without_units_or_memory_says_all_that_is_wrong(device):

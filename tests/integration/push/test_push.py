@@ -193,6 +193,21 @@ def test_a_device_without_units_or_memory_says_all_that_is_wrong(device):
     assert outcome.evidence["refusals"] == ["preflight.memory", "preflight.units"]
 
 
+def test_a_build_that_would_not_fit_in_memory_is_refused_before_a_byte_flows(device):
+    # 128 MiB, 8 times the model of 1 MiB, 54 bytes for each pixel of 16 images of 640 x 640: 473 MiB.
+    engine = {"kind": "auto", "precision": "fp32", "max_batch": 16, "input": [640, 640]}
+    bundle = device.bundle(model=bytes(1024**2), engine=engine)
+    meminfo = device.root / "proc/meminfo"
+    meminfo.write_text("MemTotal: 8000000 kB\nMemAvailable: 484000 kB\n")
+    outcome = device.push(bundle)
+    assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 6, "preflight.memory")
+    assert outcome.evidence["build_bytes"] == (128 + 8) * 1024**2 + 54 * 16 * 640 * 640
+    assert outcome.bytes_sent == 0
+
+    meminfo.write_text("MemTotal: 8000000 kB\nMemAvailable: 486000 kB\n")
+    assert device.push(bundle).result == "committed"
+
+
 def test_a_blob_that_rotted_on_the_device_is_sent_again(device):
     model = os.urandom(10_000)
     first = device.bundle("one", model=model)

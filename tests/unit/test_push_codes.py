@@ -1,4 +1,4 @@
-"""Every code that a push can end with is explained in docs/push-codes.md, which names no other, and has an exit code."""
+"""Every code of a push is explained in docs/push-codes.md, which names no other; each means an exit code."""
 
 import ast
 import re

@@ -90,7 +90,7 @@ def test_a_plan_says_what_would_be_done_and_does_nothing(device):
     ],
     ids=["golden frames fail", "the builder is killed", "no frames", "the service does not start"],
 )
-def test_a_bad_release_leaves_the_old_one_serving(device, script, result, exit_code, code):
+def test_f19_f20_f21_a_bad_release_leaves_the_old_one_serving(device, script, result, exit_code, code):
     first, second = device.bundle("one"), device.bundle("two", sequence=2)
     device.push(first)
     device.script(**script)
@@ -120,7 +120,7 @@ def test_a_failed_first_push_leaves_nothing_serving(device):
     assert device.device.releases.current() is None
 
 
-def test_an_older_sequence_is_refused_unless_it_is_signed_for_that(device):
+def test_f13_an_older_sequence_is_refused_unless_it_is_signed_for_that(device):
     device.push(device.bundle("two", sequence=2))
     older = device.bundle("one", sequence=1)
     outcome = device.push(older)
@@ -129,7 +129,7 @@ def test_an_older_sequence_is_refused_unless_it_is_signed_for_that(device):
     assert device.push(open_bundle(older.path)).result == "committed"
 
 
-def test_a_manifest_that_was_changed_is_refused_before_anything_is_stored(device):
+def test_f11_a_manifest_that_was_changed_is_refused_before_anything_is_stored(device):
     bundle = device.bundle()
     path = bundle.path / "manifest.json"
     signature = bytearray(bundle.signature)
@@ -147,7 +147,7 @@ def test_a_manifest_that_was_changed_is_refused_before_anything_is_stored(device
     assert not any(device.layout.incoming.iterdir())
 
 
-def test_a_release_for_other_devices_and_a_full_disk_are_refused_before_a_byte_flows(device):
+def test_f17_f18_a_release_for_other_devices_and_a_full_disk_are_refused_before_a_byte_flows(device):
     outcome = device.push(device.bundle(compatible=("jetson-orin",)))
     assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 4, "verify.device")
     text = device.layout.device_toml.read_text()
@@ -208,7 +208,7 @@ def test_a_build_that_would_not_fit_in_memory_is_refused_before_a_byte_flows(dev
     assert device.push(bundle).result == "committed"
 
 
-def test_a_blob_that_rotted_on_the_device_is_sent_again(device):
+def test_f15_a_blob_that_rotted_on_the_device_is_sent_again(device):
     model = os.urandom(10_000)
     first = device.bundle("one", model=model)
     device.push(first)
@@ -258,7 +258,7 @@ def test_a_detached_push_leaves_and_the_device_goes_on_alone(device, sshd, is_ov
     assert device.device.releases.current() == bundle.manifest.release
 
 
-def test_two_pushes_at_once_the_second_is_told_who_holds_the_lock_or_waits(device):
+def test_f10_two_pushes_at_once_the_second_is_told_who_holds_the_lock_or_waits(device):
     device.script(build_s=2.0)
     first = threading.Thread(target=device.push, args=(device.bundle(),))
     first.start()

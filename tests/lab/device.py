@@ -68,7 +68,7 @@ class VirtualDevice:
     @property
     def push_key(self) -> Path:
         """A key pair of the lab, the same for all devices; nobody has let it in yet."""
-        return image.cache() / "keys" / "push"
+        return push_key()
 
     def admin(self) -> SshAddress:
         """Return the address of the administrator, who may use sudo."""
@@ -240,6 +240,11 @@ class VirtualDevice:
             f"  GlobalKnownHostsFile /dev/null\n  IdentityFile {ssh}/admin\n  IdentitiesOnly yes\n"
             f"Match host {self.address} user edge-deploy\n  IdentityFile {self.push_key}\n"
         )
+
+
+def push_key() -> Path:
+    """Return the key pair of the lab that may push and sign; made with the first device."""
+    return image.cache() / "keys" / "push"
 
 
 _PLAIN = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=/root")

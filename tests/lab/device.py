@@ -51,6 +51,11 @@ class VirtualDevice:
         return self.folder / "root"
 
     @property
+    def data(self) -> Path:
+        """What lies in its /var/lib/edge-deploy, as the host sees it."""
+        return self._disk or self.root / "var/lib/edge-deploy"
+
+    @property
     def host_address(self) -> str:
         """Where the device finds what runs on the host (a broker)."""
         return self.cable.host_address

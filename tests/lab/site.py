@@ -1,4 +1,4 @@
-"""A site: one virtual device, its broker, a subscriber that watches throughout, and the commands as a person types them."""
+"""A virtual device with its broker, a subscriber that watches throughout, and commands as a person types them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from tests.lab.watcher import Watcher
 from tests.support.mosquitto import Mosquitto
 from tests.support.wait import wait_until
 
-_VAR = "/var/lib/edge-deploy"
-
 
 @dataclass(frozen=True)
 class Said:
@@ -41,7 +39,9 @@ class Said:
 
     def took_s(self, phase: str) -> float:
         """Return how long a phase of a push took, from its beginning to its end."""
-        times = {one["event"]: datetime.fromisoformat(one["ts"][:-1]) for one in self.documents if one["phase"] == phase}
+        times = {
+            one["event"]: datetime.fromisoformat(one["ts"][:-1]) for one in self.documents if one["phase"] == phase
+        }
         return (times["end"] - times["begin"]).total_seconds()
 
 
@@ -106,7 +106,7 @@ class Site:
     def current(self) -> str | None:
         """Return what serves, looked up on the device itself."""
         try:
-            return os.readlink(self.device.root / _VAR.lstrip("/") / "current").rpartition("/")[2]
+            return os.readlink(self.file("current")).rpartition("/")[2]
         except FileNotFoundError:
             return None
 
@@ -120,11 +120,39 @@ class Site:
 
     def file(self, name: str) -> Path:
         """Return where a file of the device's data lies, as the host sees it."""
-        return self.device.root / _VAR.lstrip("/") / name
+        return self.device.data / name
 
     def pid(self, unit: str) -> int:
         """Return the main process of a unit by its number in the device; 0: none runs."""
         return int(self.device.run(f"systemctl show -p MainPID --value {unit}", check=False).stdout or 0)
+
+    def is_in(self, unit: str, state: str) -> bool:
+        """Return whether systemd says that a unit is in this state."""
+        return self.device.run(f"systemctl show -p ActiveState --value {unit}", check=False).stdout.strip() == state
+
+    def invocation(self) -> str:
+        """Return which run of the service this is: another one after each start."""
+        return self.device.run("systemctl show -p InvocationID --value edge-runtime").stdout.strip()
+
+    def seconds_until_told(self, child: subprocess.Popen[str], code: str) -> float:
+        """Read what a command tells until an event has this code; return how long that took."""
+        began = time.monotonic()
+        assert child.stdout is not None
+        for line in child.stdout:
+            if json.loads(line)["code"] == code:
+                return time.monotonic() - began
+        raise AssertionError(f"the command ended before it told {code}")
+
+    def seconds_until_free(self, *, timeout_s: float = 60.0) -> float:
+        """Wait until nobody holds the push lock; return how long that took."""
+        began = time.monotonic()
+        taken = "flock --nonblock --conflict-exit-code 9 /run/edge-deploy/lock true"
+        wait_until(
+            lambda: self.device.run(f"test -e /run/edge-deploy/lock || exit 0; {taken}", check=False).returncode == 0,
+            what="the push lock is free",
+            timeout_s=timeout_s,
+        )
+        return time.monotonic() - began
 
     def journal(self) -> str:
         """Return what our units have said, in this boot and those before."""

@@ -51,7 +51,9 @@ def test_a_new_table_reaches_a_serving_device_which_serves_until_the_switch(site
     assert said.result["bytes"] < length_bytes(shop.first) / 50  # the table, the pipeline, the golden answers
     site.wait_serving(new)
     gap_s = site.watcher.longest_silence_s(since=before)
-    figures["new table"] = f"{said.result['bytes']} bytes, {said.seconds:.1f} s, of which the trial {said.took_s('trial'):.1f} s"
+    figures["new table"] = (
+        f"{said.result['bytes']} bytes, {said.seconds:.1f} s, of which the trial {said.took_s('trial'):.1f} s"
+    )
     figures["gap in service at a switch"] = f"{gap_s:.2f} s"
     assert gap_s < 15
     arrived = site.watcher.arrived()
@@ -96,11 +98,10 @@ def test_a_push_whose_client_is_gone_before_it_confirms(site, shop, is_confirmed
     new = shop.signer.variant(shop.first, health=health, pipeline=lambda it: it["batch"].update(max_frames=1))
     old = site.current()
 
-    client = site.start_until("switch", "progress", "push", new.path, "--confirm", "--retry-bad")
+    client = site.start_until("switch", "begin", "push", new.path, "--confirm")
+    wait_until(lambda: site.current() == new.manifest.release, what="the switch moves", timeout_s=30)
     site.kill(client)
-    wait_until(lambda: site.state().get("target") == new.manifest.release, what="the trial begins")
     if is_confirmed:
-        wait_until(lambda: site.current() == new.manifest.release, what="the switch moves")
         assert site.do("confirm").code == 0
 
     wait_until(lambda: site.state()["phase"] == "idle", what="the trial ends", timeout_s=90)

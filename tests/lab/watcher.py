@@ -34,9 +34,7 @@ class Watcher:
             if message.topic.endswith("/detections"):
                 values = json.loads(message.payload)
                 release = (values.get("model") or {}).get("release")
-                found.append(
-                    Arrived(message.timestamp, release, values["epoch"], values["stream"], values["seq"])
-                )
+                found.append(Arrived(message.timestamp, release, values["epoch"], values["stream"], values["seq"]))
         return found
 
     def count(self, release: str) -> int:
@@ -44,16 +42,14 @@ class Watcher:
         return sum(one.release == release for one in self.arrived())
 
     def undeclared(self) -> dict[tuple[int, str], set[int]]:
-        """Return the numbers that neither came nor were declared lost, by epoch and stream; before the first: unknown."""
+        """Return the numbers that neither came nor were declared lost, by epoch and stream."""
         numbers: dict[tuple[int, str], set[int]] = defaultdict(set)
         for one in self.arrived():
             numbers[one.epoch, one.stream].add(one.seq)
         declared: dict[tuple[int, str], set[int]] = defaultdict(set)
         for gap in self._collector.payloads("/gaps"):
             declared[gap["epoch"], gap["stream"]] |= set(range(gap["from"], gap["to"] + 1))
-        missing = {
-            key: set(range(min(seen), max(seen) + 1)) - seen - declared[key] for key, seen in numbers.items()
-        }
+        missing = {key: set(range(min(seen), max(seen) + 1)) - seen - declared[key] for key, seen in numbers.items()}
         return {key: lost for key, lost in missing.items() if lost}
 
     def longest_silence_s(self, *, since: int = 0) -> float:

@@ -1,4 +1,4 @@
-"""A trial that nobody judges: the agent that had armed it was killed, for memory or by hand, before it started the judge."""
+"""A trial that nobody judges: the agent that had armed it was killed before it started the judge."""
 
 from __future__ import annotations
 

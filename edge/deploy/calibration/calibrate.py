@@ -40,7 +40,7 @@ FEW_IMAGES = 64  # fewer hardly show what the cameras will see
 _FEWEST_TO_SPLIT = 4
 _TRIAL_IMAGES = 64  # more make the search slower, and hardly surer
 _HELD_OUT = 64
-_WIDER = tuple(Limits(other=share, total=share + 0.1) for share in (0.06, 0.08, 0.1, 0.125, 0.15, 0.2, 0.25, 0.35))
+_WIDER = tuple(Limits(other=share, total=share + 0.1) for share in (0.1, 0.15, 0.25, 0.35))
 _STEPS_BESIDE_LAYERS = 150  # of a search, about
 
 

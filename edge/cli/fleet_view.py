@@ -177,7 +177,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 def _phase_text(row: Row, event: Event) -> str:
     seconds = (event.ts - (row.phase_began_at or event.ts)).total_seconds()
     size = size_text(row.done) if row.phase == UPLOAD and row.done is not None else ""
-    return "  ".join(part for part in (size, row.note, f"{seconds:.1f} s") if part)
+    return "  ".join(part for part in (size, f"{seconds:.1f} s") if part)  # notes have had lines of their own
 
 
 def _result_text(row: Row, event: Event) -> str:

@@ -39,7 +39,7 @@ Examples:
     "--max-drop",
     type=click.FloatRange(min=0, max=100),
     metavar="POINTS",
-    help=f"Promise, with --labels: mAP50-95 points lost at most, give or take chance.  [default: {_PROMISED}]",
+    help=f"Promise, with --labels: mAP50-95 points lost at most.  [default: {_PROMISED}]",
 )
 @click.option("--keep-float", "keep_float", multiple=True, metavar="NODE", help="A layer to be left in float; repeat.")
 @click.option("--save-histograms", type=_path, metavar="FILE", help="Keep what was seen, to be merged elsewhere.")
@@ -68,8 +68,8 @@ def calibrate(
 
     `auto` tries, on images that no range comes from, which method suits each tensor and which layers have to stay in
     float, by what INT8 does to boxes and scores. With labels the result is proven: mAP50-95 of INT8 is measured
-    beside float's, and no table is written when more than --max-drop is lost, by more than the standard error of what
-    was measured. Half of the images (of more than 128: a third) are kept apart for that.
+    beside float's; where more than --max-drop is lost, more layers go to float, and if that does not help no table is
+    written. Half of the images (of more than 128: a third) are kept apart for that.
     """
     from edge.calibrate.files import write_all
     from edge.calibrate.observations_file import observations_bytes
@@ -82,13 +82,12 @@ def calibrate(
     path = out or model.with_suffix(".calib.json")
     _require_sense(images, histograms, method, labels, max_drop)
     _require_places(path, save_histograms, inputs=(model, *histograms))
-    promised = _PROMISED if max_drop is None else max_drop
     options = CalibrationOptions(
         model=model,
         images=images,
         method=None if method == "auto" else Method(method),
         labels=labels,
-        max_drop=promised,
+        max_drop=_PROMISED if max_drop is None else max_drop,
         keep_float=keep_float,
         histograms=histograms,
         max_batch=max_batch,
@@ -100,7 +99,7 @@ def calibrate(
     if save_histograms is not None:
         files[save_histograms] = observations_bytes(done.observations)
     write_all(files)
-    for warning in _warnings(done, promised=promised if labels is not None else None):
+    for warning in _warnings(done, has_labels=labels is not None):
         click.echo(f"warning: {warning}", err=True)
     if as_json:
         echo_json(_as_json(done, path))
@@ -137,7 +136,7 @@ def _require_places(table: Path, save_histograms: Path | None, *, inputs: tuple[
         raise click.UsageError(f"--save-histograms {save_histograms}: is the table's place already; name another file")
 
 
-def _warnings(done: Calibration, *, promised: float | None) -> Iterator[str]:
+def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:
     from edge.calibrate.lint.check import lint_table
     from edge.calibrate.lint.facts import facts_of_model
     from edge.deploy.calibration import FEW_IMAGES
@@ -148,13 +147,8 @@ def _warnings(done: Calibration, *, promised: float | None) -> Iterator[str]:
         yield f"{len(done.left_out)} files could not be decoded and were left out: {names}"
     if seen < FEW_IMAGES:
         yield f"ranges come from {seen} images only; with fewer than {FEW_IMAGES} INT8 may clip what cameras see later"
-    if promised is None:
+    if not has_labels:
         yield "without --labels nothing is promised about mAP; measure it with edge-deploy evaluate --table"
-    elif (evidence := done.table.evidence) is not None and evidence.drop > promised:
-        yield (
-            f"INT8 lost {evidence.drop:.2f} mAP50-95 points, more than the {promised:g} promised, but not by more than "
-            f"the standard error of {100 * (evidence.uncertainty or 0.0):.2f}: more labelled images would tell"
-        )
     for finding in lint_table(done.table, facts_of_model(done.spec)):
         yield f"{finding.code}: {finding.problem}; {finding.fix}"
 

@@ -20,6 +20,7 @@ from edge.deploy.push.report import Report
 from edge.deploy.push.result import result_of
 from edge.deploy.push.upload import upload
 from edge.deploy.push.verdict import COMMITTED, elapsed_s, is_on_trial, serves_current, verdict_of
+from edge.deploy.push.words import golden_words, plan_words
 from edge.errors import DeployError
 from edge.transport.channel import Channel
 
@@ -115,6 +116,7 @@ class _Push:
             plan = link.ask("plan", self._offer)
         if self._last_before is None:
             self._last_before = plan.get("last") or {}
+        self._report.note("plan", plan_words(plan, self._bundle.manifest))
         evidence = {key: plan[key] for key in ("current", "bytes", "missing", "engine")}
         if plan["is_unchanged"]:
             return _End("unchanged", evidence)
@@ -173,6 +175,8 @@ class _Push:
             built = link.ask("build", request, self._report.taker("build"))
             if built.get("skipped"):
                 self._report.note("build", f"engine {str(built.get('key'))[:12]} is there and proven")
+            elif built.get("golden"):
+                self._report.note("build", golden_words(built))
 
     def _switch(self, link: Link) -> None:
         request = {"release": self._release, "confirm": self._options.confirm}

@@ -17,6 +17,7 @@ from edge.device.garbage import collect
 from edge.device.settings import read_settings
 from edge.device.state import Phase
 from edge.errors import DeployError
+from edge.runtime.agent.builds import read_build_result
 from edge.runtime.agent.conversation import Request, text_of
 from edge.runtime.agent.history import check_not_bad, check_trusted_state
 from edge.runtime.agent.preflight import check_preflight, need_of
@@ -42,9 +43,19 @@ def plan(session: Session, request: Request) -> Mapping[str, Any]:
         "is_unchanged": is_current and state.phase is Phase.IDLE,
         "missing": {sha256: offer.lengths[sha256] - offset for sha256, offset in missing.items()},
         "bytes": sum(offer.lengths[sha256] - offset for sha256, offset in missing.items()),
-        "engine": {"key": key, "build": not is_built},
+        "engine": {"key": key, "build": not is_built, **_why_build(session, key)},
         "refusals": [_as_json(error) for error in _refusals(session, offer, request)],
     }
+
+
+def _why_build(session: Session, key: str | None) -> Mapping[str, Any]:
+    why = (
+        "this release has none here yet; one of the same inputs is used again"
+        if key is None
+        else f"engine {key[:12]} is incomplete"
+    )
+    result = read_build_result(session.device)
+    return {"why": why, "last_build_s": result.get("seconds") if result.get("ok") is True else None}
 
 
 def put_manifest(session: Session, request: Request) -> Mapping[str, Any]:

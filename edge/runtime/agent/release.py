@@ -14,6 +14,7 @@ from edge.device.settings import read_settings
 from edge.device.switch import arm, switch_to
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
+from edge.runtime.agent.builds import read_build_result
 from edge.runtime.agent.conversation import Request
 from edge.runtime.agent.history import counters_of
 from edge.runtime.agent.session import Offer, Session
@@ -22,7 +23,6 @@ __all__ = ["build", "stage", "start_trial", "switch"]
 
 _TRIAL_START_S = 30.0
 _RESTART_S = 240.0
-_MAX_RESULT_BYTES = 64 * 1024
 
 
 def stage(session: Session, request: Request) -> Mapping[str, Any]:
@@ -73,7 +73,7 @@ def _build(session: Session, offer: Offer) -> Mapping[str, Any]:
     if key is not None and device.releases.is_ready(release) and _is_proven(session, release, key):
         return {"key": key, "seconds": 0.0, "golden": {}, "skipped": True}
     failure = _run_builder(session, release)
-    if _read_result(session).get("release") not in (release, None):
+    if read_build_result(session.device).get("release") not in (release, None):
         # A build that an earlier push had begun was still running, and it was that one which we waited for.
         failure = _run_builder(session, release)
     return _result(session, release, failure)
@@ -95,12 +95,12 @@ def _run_builder(session: Session, release: str) -> DeployError | None:
 
 
 def _is_proven(session: Session, release: str, key: str) -> bool:
-    result = _read_result(session)
+    result = read_build_result(session.device)
     return result.get("release") == release and result.get("key") == key and result.get("ok") is True
 
 
 def _result(session: Session, release: str, failure: DeployError | None) -> Mapping[str, Any]:
-    result = _read_result(session)
+    result = read_build_result(session.device)
     if result.get("release") != release:
         # It was killed, or never came so far as to write anything.
         raise DeployError(
@@ -125,18 +125,6 @@ def _result(session: Session, release: str, failure: DeployError | None) -> Mapp
 def _code_of(result: Mapping[str, Any]) -> str:
     code = str(result.get("code", ""))
     return code if code.partition(".")[0] in ("build", "smoke", "device", "verify") else "build.failed"
-
-
-def _read_result(session: Session) -> dict[str, Any]:
-    path, files = session.device.layout.build_result, session.device.durable.files
-    length = files.length(path)
-    if length is None or length > _MAX_RESULT_BYTES:
-        return {}
-    try:
-        result = json.loads(files.read(path))
-    except (ValueError, OSError):
-        return {}
-    return result if isinstance(result, dict) else {}
 
 
 def switch(session: Session, request: Request) -> Mapping[str, Any]:

@@ -64,7 +64,7 @@ def test_lines_for_a_log_have_one_line_per_phase_and_results_on_stdout(capsys):
     out, err = capsys.readouterr()
     assert err.splitlines() == [
         "d-00    upload    the link is slow",
-        "d-00    upload    44.9 MB  the link is slow  6.1 s",
+        "d-00    upload    44.9 MB  6.1 s",
     ]
     assert out.splitlines() == [
         "d-00    committed in 230.2 s, 44.9 MB sent",

@@ -1,0 +1,49 @@
+"""What a person reads of a plan and of the gate."""
+
+import pytest
+
+from edge.bundle.manifest import Role
+from edge.deploy.push.words import golden_words, plan_words
+from tests.support.manifests import bundled, manifest
+
+ONNX, PIPELINE = bundled("model.onnx", Role.MODEL, b"m" * 90), bundled("pipeline.yaml", Role.PIPELINE, b"p" * 10)
+RELEASE = manifest(files=(ONNX, PIPELINE))
+BUILD = {"key": None, "build": True, "why": "there is none", "last_build_s": 61.4}
+
+
+def plan(**changes):
+    missing = {PIPELINE.sha256: 10}
+    return {
+        "current": "aaaaaaaaaaaa", "is_unchanged": False, "missing": missing, "bytes": 10, "engine": BUILD, **changes
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            plan(),
+            "aaaaaaaaaaaa serves; 1 of 2 files to send, 10 of 100 bytes; "
+            "the engine will be built, because there is none; the last one took 61 s",
+        ),
+        (
+            plan(current=None, missing={}, bytes=0, engine={"key": "b" * 64, "build": False}),
+            "nothing serves; 0 of 2 files to send, 0 of 100 bytes; engine bbbbbbbbbbbb is there",
+        ),
+        (
+            plan(engine={"key": None, "build": True}),  # an agent of an earlier version
+            "aaaaaaaaaaaa serves; 1 of 2 files to send, 10 of 100 bytes; the engine will be built",
+        ),
+        (plan(is_unchanged=True), "aaaaaaaaaaaa serves, which is this release"),
+    ],
+)
+def test_a_plan_says_from_what_to_what_and_what_it_costs(answer, words):
+    assert plan_words(answer, RELEASE) == words
+
+
+def test_the_gate_says_what_was_found_of_what():
+    golden = {"found": 50, "expected": 51, "extra": 2, "score_error": 0.01234}
+
+    assert golden_words({"key": "c" * 64, "golden": golden}) == (
+        "engine cccccccccccc finds 50 of 51 sure detections of the float model, 2 others, scores differ by 0.012"
+    )

@@ -57,7 +57,7 @@ def go_back(device: Device, units: Units, reason: str, *, moment: Moment | None 
             count_attempt(device, f"{reason}: {problem.problem}", moment=moment)
             device.durable.put(device.layout.build_request, json.dumps({"release": current}).encode() + b"\n")
             return WayBack(release=current, note=f"asked for a new engine: {problem.problem}", is_rebuild=True)
-    why = state.reason or (reason if problem is None else f"{reason}: {problem.problem}")
+    why = state.reason or f"{reason}: {_what_failed(units) if problem is None else problem.problem}"
     landing = roll_back(device, why, moment=moment, is_valid=lambda release: is_sound(device, release))
     return WayBack(release=landing.release, note=f"went back: {why}")
 
@@ -93,6 +93,15 @@ def _outdated(device: Device, units: Units, current: str) -> DeployError | None:
     if not refuses or record.software == __version__:
         return None
     return DeployError("device.engine.changed", f"the engine was built by edge-deploy {record.software}")
+
+
+def _what_failed(units: Units) -> str:
+    """Return what systemd knows: without it, a release that ends before its trial begins would fail for no reason."""
+    try:
+        unit = units.state(RUNTIME_UNIT)
+    except DeployError as error:
+        return error.problem
+    return f"{unit.active}, {unit.result}, exit status {unit.exit_status}"
 
 
 def _has_failed(units: Units) -> bool:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edge.bundle.folder import Bundle
+from tests.lab import releases
 from tests.lab.able import why_not
-from tests.lab.device import VirtualDevice
+from tests.lab.device import VirtualDevice, push_key
 from tests.lab.image import base_image, image_path
 from tests.lab.provisioning import provision
+from tests.lab.site import Site, open_site
+from tests.support.mosquitto import free_port
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -69,3 +74,56 @@ def provisioned_layer(lab: None) -> Iterator[Path]:
 def provisioned(make_device: Callable[..., VirtualDevice], provisioned_layer: Path) -> VirtualDevice:
     """A device that has just been provisioned; the lab's push key may push and sign."""
     return make_device(layers=[provisioned_layer])
+
+
+@dataclass(frozen=True)
+class Shop:
+    """What the stories push: `first` and `second`, which has another table only; `signer` makes others of them."""
+
+    first: Bundle
+    second: Bundle
+    signer: releases.Signer
+    cameras: Path
+    port: int
+    layer: Path
+
+
+@pytest.fixture(scope="session")
+def shop(provisioned_layer: Path, tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    """Two bundles made as a person makes them, then signed anew with trials of seconds."""
+    folder, key, port = tmp_path_factory.mktemp("shop"), push_key(), free_port()
+    cameras = releases.draw_cameras(folder / "cameras")
+    signer = releases.Signer(key, folder / "bundles")
+    made = []
+    for name in ("first", "second"):
+        pipeline = releases.write_pipeline(folder / name, cameras, port=port)
+        if name == "second":
+            releases.another_table(pipeline.parent / releases.TABLE.name)
+        made.append(signer.variant(releases.bundle(pipeline, cameras / "golden/images", folder / "made", key)))
+    return Shop(made[0], made[1], signer, cameras, port, provisioned_layer)
+
+
+@pytest.fixture(scope="session")
+def served_layers(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
+    """The state of a device that has been pushed its first release, and serves it at its next boot."""
+    with open_site(tmp_path_factory.mktemp("first"), port=shop.port, layers=[shop.layer]) as site:
+        said = site.push(shop.first)
+        assert said.code == 0, f"{said.documents}{said.told}{site.journal()}"
+        yield [site.device.freeze(), shop.layer]
+
+
+@pytest.fixture(scope="module")
+def site(shop: Shop, served_layers: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A device that serves the first release; the stories of a module go on where the one before ended."""
+    with open_site(tmp_path_factory.mktemp("site"), port=shop.port, layers=served_layers) as opened:
+        opened.wait_serving(shop.first.manifest.release)
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def figures() -> Iterator[dict[str, str]]:
+    """What the stories measure; printed at the end, for docs/push.md."""
+    measured: dict[str, str] = {}
+    yield measured
+    for name, value in measured.items():
+        print(f"\nlab: {name}: {value}")

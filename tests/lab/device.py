@@ -51,6 +51,11 @@ class VirtualDevice:
         return self.folder / "root"
 
     @property
+    def data(self) -> Path:
+        """What lies in its /var/lib/edge-deploy, as the host sees it."""
+        return self._disk or self.root / "var/lib/edge-deploy"
+
+    @property
     def host_address(self) -> str:
         """Where the device finds what runs on the host (a broker)."""
         return self.cable.host_address
@@ -68,7 +73,7 @@ class VirtualDevice:
     @property
     def push_key(self) -> Path:
         """A key pair of the lab, the same for all devices; nobody has let it in yet."""
-        return image.cache() / "keys" / "push"
+        return push_key()
 
     def admin(self) -> SshAddress:
         """Return the address of the administrator, who may use sudo."""
@@ -240,6 +245,11 @@ class VirtualDevice:
             f"  GlobalKnownHostsFile /dev/null\n  IdentityFile {ssh}/admin\n  IdentitiesOnly yes\n"
             f"Match host {self.address} user edge-deploy\n  IdentityFile {self.push_key}\n"
         )
+
+
+def push_key() -> Path:
+    """Return the key pair of the lab that may push and sign; made with the first device."""
+    return image.cache() / "keys" / "push"
 
 
 _PLAIN = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=/root")

@@ -15,7 +15,7 @@ from tests.support.wait import wait_until
 class Collector:
     """Collects everything below `#`, over reconnects, with a session that the broker keeps."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, host: str = "127.0.0.1") -> None:
         self.messages: list[mqtt.MQTTMessage] = []
         self._is_subscribed = False
         self._client = mqtt.Client(
@@ -27,7 +27,7 @@ class Collector:
         self._client.reconnect_delay_set(0.05, 0.2)
         properties = Properties(PacketTypes.CONNECT)
         properties.SessionExpiryInterval = 3600
-        self._client.connect("127.0.0.1", port, clean_start=False, properties=properties)
+        self._client.connect(host, port, clean_start=False, properties=properties)
         self._client.loop_start()
         wait_until(lambda: self._is_subscribed, what="collector subscribed")
 

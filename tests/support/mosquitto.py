@@ -1,4 +1,4 @@
-"""A real mosquitto on a free loopback port, for tests."""
+"""A real mosquitto, on a free loopback port unless told otherwise, for tests."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ class Mosquitto:
         tls: Certificates | None = None,
         users: dict[str, str] | None = None,
         is_persistent: bool = False,
+        host: str = "127.0.0.1",
+        port: int | None = None,
     ) -> None:
         self.directory = directory
-        self.port = free_port()
+        self.host, self.port = host, port or free_port()
         self._process: subprocess.Popen | None = None
         directory.mkdir(parents=True, exist_ok=True)
-        lines = [f"listener {self.port} 127.0.0.1", "user root", "max_queued_messages 100000", *options]
+        lines = [f"listener {self.port} {self.host}", "user root", "max_queued_messages 100000", *options]
         if tls is not None:
             lines += [f"cafile {tls.ca}", f"certfile {tls.certificate}", f"keyfile {tls.key}"]
         if users is None:
@@ -63,7 +65,7 @@ class Mosquitto:
 
     def _is_listening(self) -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+            return probe.connect_ex((self.host, self.port)) == 0
 
     def stop(self) -> None:
         """SIGTERM: it keeps what is persistent."""

@@ -45,12 +45,12 @@ class RtspMount:
 
 
 class RtspServer:
-    """A server on a free port of the loopback; it keeps its port over kill and start."""
+    """A server on a free port, of the loopback unless told otherwise; it keeps its port over kill and start."""
 
-    def __init__(self, mounts: dict[str, RtspMount]) -> None:
-        self._mounts = mounts
+    def __init__(self, mounts: dict[str, RtspMount], *, host: str = "127.0.0.1") -> None:
+        self._mounts, self._host = mounts, host
         self._process: subprocess.Popen[str] | None = None
-        with socket.create_server(("127.0.0.1", 0)) as probe:
+        with socket.create_server((host, 0)) as probe:
             self.port = probe.getsockname()[1]
 
     def __enter__(self) -> RtspServer:
@@ -61,12 +61,12 @@ class RtspServer:
         self.kill()
 
     def url(self, path: str) -> str:
-        return f"rtsp://127.0.0.1:{self.port}{path}"
+        return f"rtsp://{self._host}:{self.port}{path}"
 
     def start(self) -> None:
         mounts = json.dumps({path: asdict(mount) for path, mount in self._mounts.items()})
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__)), str(self.port), mounts], stdout=subprocess.PIPE, text=True
+            [sys.executable, str(Path(__file__)), self._host, str(self.port), mounts], stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline().strip() == "ready"
@@ -115,7 +115,7 @@ def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str) ->
     return time.monotonic() - begun
 
 
-def _serve(port: str, mounts: dict[str, dict]) -> None:
+def _serve(host: str, port: str, mounts: dict[str, dict]) -> None:
     import gi
 
     gi.require_version("Gst", "1.0")
@@ -124,7 +124,7 @@ def _serve(port: str, mounts: dict[str, dict]) -> None:
 
     Gst.init(None)
     server = GstRtspServer.RTSPServer()
-    server.set_address("127.0.0.1")
+    server.set_address(host)
     server.set_service(port)
     auth = None
     for path, mount in mounts.items():
@@ -184,4 +184,4 @@ def _role(user: str):
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], json.loads(sys.argv[2]))
+    _serve(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))

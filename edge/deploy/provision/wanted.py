@@ -65,8 +65,8 @@ def _accounts() -> Iterator[Step]:
             "edge-deploy": ["/etc/edge-deploy/home", "/bin/sh", True],
             "edge-runtime": ["/var/lib/edge-runtime", "/usr/sbin/nologin", False],
         },
-        "groups": ["video", "render", "edge-deploy", "edge-runtime"],
-        "members": [["edge-deploy", "edge-runtime"]],
+        "groups": ["video", "render", "edge-deploy", "edge-runtime", "systemd-journal"],
+        "members": [["edge-deploy", "edge-runtime"], ["edge-deploy", "systemd-journal"]],
         "data": list(_DATA),
     }
 

@@ -32,6 +32,7 @@ _OLD_AGENT_S = 35.0  # an agent whose client vanished without a word holds its l
 _LOCK_PAUSE_S = 0.5
 _WATCH_PAUSE_S = 1.0
 _RETURN_S = 120.0  # the start-up deadline of the service
+_ORPHAN_S = 20  # after so long a judge is at work, unless the agent that was to start it was killed
 _VERDICT_GRACE_S = 300.0  # a restart of the service, or of the device, on top of the trial's own deadline
 
 
@@ -205,6 +206,7 @@ class _Push:
                     self._is_switched = False  # the request was lost on the way: nothing has changed on the device
                     return self._push()
                 self._confirm(link, status)
+                self._offer_a_judge(link, status)
                 if time.monotonic() > deadline:
                     raise _undecided(self._release, self._patience_s)
                 self._report.far("trial", elapsed_s(status), hold_s)
@@ -226,6 +228,17 @@ class _Push:
         if self._options.confirm and status["state"].get("confirm"):
             link.ask("confirm", {"release": self._release})
             self._report.note("trial", "confirmed")
+
+    def _offer_a_judge(self, link: Link, status: Mapping[str, Any]) -> None:
+        # The agent that takes a lock looks whether the trial is judged by anybody; see edge.runtime.agent.orphan.
+        passed_s = elapsed_s(status)
+        if self.reach.count < 2 or passed_s < _ORPHAN_S or passed_s % 10:
+            return
+        try:
+            link.ask("lock", {"who": self._options.who, "why": f"trial of {self._release}"})
+        except DeployError as error:
+            if not error.code.startswith("lock."):
+                raise
 
     def _clean(self, link: Link) -> None:
         # Nothing depends on it, and the next push does it again.

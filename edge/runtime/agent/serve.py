@@ -14,9 +14,10 @@ from edge.errors import DeployError
 from edge.runtime.agent.change import confirm, gc, rollback
 from edge.runtime.agent.conversation import SILENCE_S, ConnectionEnded, Conversation, Request
 from edge.runtime.agent.offer import plan, put_manifest
+from edge.runtime.agent.orphan import lock_or_take_up
 from edge.runtime.agent.receive import blob, have
 from edge.runtime.agent.release import build, stage, switch
-from edge.runtime.agent.session import Session, greeting, lock, ping
+from edge.runtime.agent.session import Session, greeting, ping
 from edge.runtime.agent.watch import facts, logs, status
 from edge.transport.channel import Channel
 from edge.transport.frames import PROTOCOL
@@ -28,7 +29,7 @@ Answer = Callable[[Session, Request], Mapping[str, Any]]
 _VERBS: Mapping[str, Answer] = MappingProxyType(
     {
         "plan": plan,
-        "lock": lock,
+        "lock": lock_or_take_up,
         "put-manifest": put_manifest,
         "have": have,
         "blob": blob,

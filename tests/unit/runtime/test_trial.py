@@ -347,6 +347,16 @@ def test_f15_a_damaged_blob_is_put_aside_so_that_the_next_push_sends_it_again(de
     assert device.store.missing({sha256: 2}) == {sha256: 0}
 
 
+def test_a_service_that_failed_before_its_trial_began_is_the_reason_that_is_kept(device):
+    serving(device, sequence=1)
+    new = serving(device, sequence=2)
+    put_on_trial(device, new)
+
+    go_back(device, failed_units(), "unit-failed")
+
+    assert device.state().last["reason"].startswith("unit-failed: failed, ")
+
+
 def test_a_release_that_is_kept_can_be_asked_for(device):
     old = serving(device, sequence=1)
     serving(device, sequence=2)

@@ -1,0 +1,109 @@
+"""kill -9 of the client, of the agent, and of what systemd runs, while a push is at work."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import pytest
+
+from tests.lab.releases import HEALTH
+from tests.support.wait import wait_until
+
+QUICK = dataclasses.replace(HEALTH, hold_s=3, deadline_s=30)
+LARGE_BYTES = 24 << 20  # so that a transfer can be hit in the middle
+
+
+@pytest.fixture
+def new(site, shop):
+    """A release that the device has never seen and that takes a moment to send."""
+    return shop.signer.variant(shop.first, health=QUICK, more={"clips/large.bin": os.urandom(LARGE_BYTES)})
+
+
+def assert_converges(site, bundle) -> None:
+    said = site.push(bundle, "--lock-wait", "60")
+
+    assert said.code == 0, said.told + str(said.documents[-3:])
+    assert said.result["event"] in ("committed", "unchanged")
+    assert site.current() == bundle.manifest.release
+    site.wait_serving(bundle.manifest.release)
+
+
+@pytest.mark.parametrize(
+    ("phase", "event"), [("upload", "progress"), ("build", "begin"), ("switch", "begin"), ("trial", "progress")]
+)
+def test_f7_a_client_that_is_killed_leaves_a_device_that_serves_and_takes_the_next_push(
+    site, new, figures, phase, event
+):
+    old = site.current()
+
+    client = site.start_until(phase, event, "push", new.path)
+    if phase == "switch":
+        wait_until(lambda: site.current() == new.manifest.release, what="the switch moves", timeout_s=30)
+    site.kill(client)
+    freed_s = site.seconds_until_free()
+
+    assert site.current() in (old, new.manifest.release)
+    if phase in ("switch", "trial"):
+        wait_until(lambda: site.state()["phase"] == "idle", what="the device ends it alone", timeout_s=60)
+        assert site.current() == new.manifest.release
+    else:
+        figures[f"lock free after the client is killed in {phase}"] = f"{freed_s:.2f} s"
+        assert freed_s < 5
+    assert_converges(site, new)
+
+
+@pytest.mark.parametrize(
+    ("phase", "event"), [("upload", "progress"), ("build", "begin"), ("switch", "begin"), ("trial", "progress")]
+)
+def test_f6_an_agent_that_is_killed_is_called_again_and_the_push_ends_well(site, new, phase, event):
+    client = site.start_until(phase, event, "push", new.path)
+    if phase == "switch":
+        wait_until(lambda: site.current() == new.manifest.release, what="the switch moves", timeout_s=30)
+    site.device.run("pkill -KILL -u edge-deploy -f 'edge-runtime agent'", check=False)
+
+    said = site.end(client)
+
+    assert (said.code, said.result["event"]) == (0, "committed"), said.told + str(said.documents[-3:])
+    assert site.current() == new.manifest.release
+    site.wait_serving(new.manifest.release)
+
+
+def test_a_build_that_is_killed_leaves_the_old_release_serving(site, new):
+    old = site.current()
+    client = site.start_until("build", "begin", "push", new.path)
+    wait_until(lambda: site.is_in("edge-build", "activating"), what="the build runs")
+    site.device.run("systemctl kill -s KILL edge-build")
+
+    said = site.end(client)
+
+    assert (said.code, said.result["code"]) == (7, "build.died"), said.told
+    assert site.current() == old
+    site.wait_serving(old)
+    assert_converges(site, new)
+
+
+@pytest.mark.parametrize("unit", ["edge-runtime", "edge-trial"])
+def test_a_service_or_a_judge_that_is_killed_in_a_trial_sends_the_release_back(site, new, unit):
+    old = site.current()
+    client = site.start_until("trial", "progress", "push", new.path)
+    site.device.run(f"systemctl kill --kill-whom=main -s KILL {unit}")
+
+    said = site.end(client)
+
+    assert (said.code, said.result["event"]) == (8, "rolled-back"), said.told
+    assert site.current() == old
+    site.wait_serving(old)
+    assert site.push(new).result["code"] == "preflight.bad"
+
+
+def test_a_service_that_is_killed_serves_again_with_the_same_release(site):
+    release, count = site.current(), len(site.watcher.arrived())
+
+    site.device.run("systemctl kill --kill-whom=main -s KILL edge-runtime")
+
+    wait_until(lambda: len(site.watcher.arrived()) > count + 5, what="detections arrive again", timeout_s=40)
+    site.wait_serving(release)
+    assert site.state()["phase"] == "idle"
+    # What the broker had not acknowledged is lost with the process: at most the messages of a moment.
+    assert sum(map(len, site.watcher.undeclared().values())) <= 10

@@ -1,0 +1,76 @@
+"""The service on its device: watched by systemd, caged, and quiet."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+
+import pytest
+
+from tests.lab.releases import HEALTH
+from tests.lab.units import drop_in
+from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.wait import wait_until
+
+WATCHDOG_S = 5
+# What systemd 252 of the device says of units that run there; higher is weaker.
+MOST_EXPOSED = {"edge-runtime": 1.5, "edge-build": 0.8, "edge-trial": 0.5, "edge-recover": 0.5, "edge-rollback": 0.5}
+
+
+def restarts(site) -> int:
+    return int(site.device.run("systemctl show -p NRestarts --value edge-runtime").stdout)
+
+
+def test_f27_a_service_that_hangs_is_killed_and_serves_again(site, shop):
+    release = shop.first.manifest.release
+    with drop_in(site.device, "edge-runtime", f"[Service]\nWatchdogSec={WATCHDOG_S}s\nTimeoutAbortSec=2s\n"):
+        site.device.run("systemctl restart edge-runtime")
+        site.wait_serving(release)
+        began = time.monotonic()
+        site.device.run("systemctl kill --kill-whom=main -s STOP edge-runtime")
+
+        wait_until(lambda: restarts(site) == 1, what="systemd starts it again", timeout_s=WATCHDOG_S + 15)
+        assert time.monotonic() - began < WATCHDOG_S + 10
+        site.wait_serving(release)
+
+    assert "Watchdog timeout" in site.journal()
+    assert site.state()["phase"] == "idle"
+
+
+def test_f28_a_service_whose_cameras_are_all_down_stays_up_and_says_so(site, shop):
+    require_gstreamer("rtpjpegpay", server=True)
+    with RtspServer({"/camera": RtspMount("", "jpeg")}, host=site.device.host_address) as cameras:
+
+        def live(pipeline) -> None:
+            for stream in pipeline["streams"]:
+                stream.update(uri=cameras.url("/camera"), loop=False, realtime=False, max_fps=5)
+
+        health = dataclasses.replace(HEALTH, hold_s=3, deadline_s=30)
+        with drop_in(site.device, "edge-runtime", f"[Service]\nWatchdogSec={WATCHDOG_S}s\n"):
+            said = site.push(shop.signer.variant(shop.first, health=health, pipeline=live))
+            assert (said.code, said.result["event"]) == (0, "committed"), said.result
+            run, began = site.invocation(), time.monotonic()
+            cameras.kill()
+            wait_until(lambda: site.watcher.state() == "degraded", what="the device says degraded", timeout_s=30)
+            wait_until(lambda: time.monotonic() - began > 3 * WATCHDOG_S, what="three watchdogs pass", timeout_s=60)
+
+            assert (site.invocation(), site.is_in("edge-runtime", "active")) == (run, True)
+
+            cameras.start()
+            wait_until(lambda: site.watcher.state() == "online", what="the device says online", timeout_s=60)
+            assert site.invocation() == run
+
+
+@pytest.mark.parametrize("unit", sorted(MOST_EXPOSED))
+def test_the_running_units_are_caged(site, unit):
+    told = site.device.run(f"systemd-analyze security --no-pager {unit}").stdout
+    found = re.search(r"exposure level for .*: ([0-9.]+)", told)
+
+    assert found is not None, told
+    print(f"lab: exposure of {unit}: {found[1]}")
+    assert float(found[1]) <= MOST_EXPOSED[unit]
+
+
+def test_the_journal_has_no_traceback(site):
+    assert "Traceback" not in site.journal()

@@ -1,0 +1,69 @@
+"""The subscriber of the lab: what arrived of which release and when, what is missing, how long nothing came."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tests.support.collector import Collector
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """One detection message; `at_s` is the broker's host's monotonic clock."""
+
+    at_s: float
+    release: str | None
+    epoch: int
+    stream: str
+    seq: int
+
+
+class Watcher:
+    """Watches everything that is published from the moment it is made; shares no code with the product."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._collector = Collector(port, host=host)
+
+    def arrived(self) -> list[Arrived]:
+        """Return the detections in order of arrival, with duplicates."""
+        found = []
+        for message in list(self._collector.messages):
+            if message.topic.endswith("/detections"):
+                values = json.loads(message.payload)
+                release = (values.get("model") or {}).get("release")
+                found.append(Arrived(message.timestamp, release, values["epoch"], values["stream"], values["seq"]))
+        return found
+
+    def count(self, release: str) -> int:
+        """Return how many detections of a release have arrived."""
+        return sum(one.release == release for one in self.arrived())
+
+    def undeclared(self) -> dict[tuple[int, str], set[int]]:
+        """Return the numbers that neither came nor were declared lost, by epoch and stream."""
+        numbers: dict[tuple[int, str], set[int]] = defaultdict(set)
+        for one in self.arrived():
+            numbers[one.epoch, one.stream].add(one.seq)
+        declared: dict[tuple[int, str], set[int]] = defaultdict(set)
+        for gap in self._collector.payloads("/gaps"):
+            declared[gap["epoch"], gap["stream"]] |= set(range(gap["from"], gap["to"] + 1))
+        missing = {key: set(range(min(seen), max(seen) + 1)) - seen - declared[key] for key, seen in numbers.items()}
+        return {key: lost for key, lost in missing.items() if lost}
+
+    def longest_silence_s(self, *, since: int = 0) -> float:
+        """Return the longest time between two detections, from the `since`th on."""
+        return max((b.at_s - a.at_s for a, b in pairwise(self.arrived()[since:])), default=0.0)
+
+    def state(self) -> str | None:
+        """Return the device's latest state: online, degraded, offline, ..."""
+        states = [
+            json.loads(m.payload) for m in list(self._collector.messages) if m.topic.endswith("/state") and m.payload
+        ]
+        of_device = [one["state"] for one in states if one.get("schema", "").startswith("edge.state")]
+        return of_device[-1] if of_device else None
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._collector.close()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import itertools
+import tempfile
 import time
 from pathlib import Path
 
+from tests.support.agent_scenarios import agent_scenarios
 from tests.support.crash import Judge, Scenario, distinct_states, enumerate_cuts, uncaught_mutants
 from tests.support.cut_files import CutFiles
 from tests.support.faults import ACTIONS, count_calls, try_fault
@@ -19,7 +21,9 @@ NUMBERS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EINTR)
 HEAD = """# What a power cut or a full disk can do to a device
 
 Written by `python -m tests.reliability`; nothing here is typed by hand. `tests/unit/device/test_power_cuts.py` fails
-if a change enumerates fewer states than this page says.
+if a change enumerates fewer states than this page says. The rows that begin with `agent:` are the real client and the
+real agent over files whose power is cut; the others are the same steps called one by one, so that many more states can
+be tried. The agent also writes an audit log, of which a cut may take the last line.
 
 The model: the content of a file is durable after its fsync, a change of a folder after the fsync of that folder. At a
 cut any subset of the changes that are not durable may be on the disk, in their order; content that is not durable may
@@ -28,7 +32,7 @@ be old, empty, torn or new. That is more than a journaling file system allows it
 - I0: what is current is a whole release with its engine, and so is its fallback; what has its name is whole,
 - I1: recovery ends on a whole release,
 - I2: a repeated push converges, and garbage collection leaves nothing temporary,
-- I3: a second cut, inside recovery, is recovered from,
+- I3: a second cut, inside recovery, is recovered from, and a repeated push converges then, too,
 - I4: no release is current whose sequence is not counted,
 - I5: a verdict that was reported survives,
 - I6: nothing unproven is current without a trial record.
@@ -66,11 +70,17 @@ def _mutated(all_scenarios: list[Scenario]) -> list[str]:
             continue
         _, files = distinct_states(one)
         uncaught = uncaught_mutants(one, memory=memory)
-        follows = ", ".join(f"after {what.partition(' after ')[2]}" for what in uncaught.values()) or "none"
+        follows = ", ".join(dict.fromkeys(map(_after_what, uncaught.values()))) or "none"
         caught = len(files.syncs) - len(uncaught)
         lines.append(f"| {one.name} | {len(files.syncs)} | {caught} | {len(uncaught)}: {follows} |")
         print(lines[-1], flush=True)
     return lines
+
+
+def _after_what(sync: str) -> str:
+    path, _, follows = sync.partition(" after ")
+    plain = Path(path).name.removesuffix(".tmp").lstrip(".")
+    return f"after {follows}" if follows and path.startswith("sync_dir") else f"of {plain}"
 
 
 def _without_syncs(scenario: Scenario) -> list[str]:
@@ -110,10 +120,14 @@ def _faults() -> list[str]:
 def main() -> None:
     """Measure, and write the page."""
     begun = time.monotonic()
-    every = scenarios()
+    with tempfile.TemporaryDirectory() as folder:
+        _write([*scenarios(), *agent_scenarios(Path(folder))])
+    print(f"{PAGE}: {time.monotonic() - begun:.0f} s")
+
+
+def _write(every: list[Scenario]) -> None:
     lines = [HEAD, *_enumerated(every), *_mutated(every), *_without_syncs(every[0]), *_faults()]
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"{PAGE}: {time.monotonic() - begun:.0f} s")
 
 
 if __name__ == "__main__":

@@ -99,8 +99,8 @@ def refusals(
             f"release {manifest.release} has no golden frames, and {device.name} takes proven releases only",
             hint="bundle it with --golden DIR, or set allow_unproven = true in the device's device.toml",
         )
-    yield from _version("tensorrt", "TensorRT", manifest.tensorrt, device.tensorrt, device.name)
-    yield from _version("l4t", "L4T", manifest.l4t, device.l4t, device.name)
+    yield from _version("preflight.tensorrt", "TensorRT", manifest.tensorrt, device.tensorrt, device.name)
+    yield from _version("preflight.l4t", "L4T", manifest.l4t, device.l4t, device.name)
 
 
 def _not_meant(manifest: Manifest, device: DeviceLike) -> Iterator[DeployError]:
@@ -148,7 +148,7 @@ def _version(
             part for part in (low and f"{name} {low} or newer", high and f"{name} older than {high}") if part
         )
         yield DeployError(
-            f"preflight.{code}",
+            code,
             f"the release needs {asked}, {device} has {found or 'none'}",
             hint="update the device, or bundle the release for it",
             evidence={"from": low, "below": high, "device": found},

@@ -17,6 +17,7 @@ from edge.config.schema import MqttConfig
 from edge.errors import ConfigError
 from edge.publish.ledger import Account, AccountKey, Ledger
 from edge.publish.messages import (
+    DeployMessage,
     DetectionsMessage,
     GapMessage,
     InfoMessage,
@@ -108,6 +109,8 @@ def line_from_message(message: WireMessage) -> str:
         case InfoMessage():
             model = f"{message.model.name} {message.model.precision}"
             return f"{message.device} runs edge {message.software}, {model}, streams {', '.join(message.streams)}"
+        case DeployMessage():
+            return f"{message.device} {message.result} release {message.release}{_because(message.reason)}"
         case _:
             return f"{message.device} {message.schema}"
 

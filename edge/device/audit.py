@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from edge.device.disk import typed
 from edge.device.durable import Durable
 from edge.device.layout import Layout
+from edge.device.lock import state_lock
 
 __all__ = ["Audit"]
 
@@ -16,19 +19,39 @@ _MAX_TEXT = 500
 
 
 class Audit:
-    """The audit log and its one predecessor (`audit.jsonl.1`)."""
+    """The audit log and its one predecessor (`audit.jsonl.1`).
 
-    def __init__(self, layout: Layout, durable: Durable, *, max_bytes: int = _MAX_BYTES) -> None:
+    Args:
+        layout, durable: of the device.
+        max_bytes: from this length on a new file is begun.
+        hold: takes the state lock, so that of two processes that write only one begins a new file.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        durable: Durable,
+        *,
+        max_bytes: int = _MAX_BYTES,
+        hold: Callable[[Layout], AbstractContextManager[None]] = state_lock,
+    ) -> None:
+        self._layout = layout
         self._path = layout.audit
         self._durable = durable
         self._max_bytes = max_bytes
+        self._hold = hold
 
     @typed
     def write(self, *, at: str, who: str, origin: str, what: str, result: str, release: str | None = None) -> None:
-        """Add a line; it is on the disk when this returns. Texts are cut at 500 characters."""
-        if (self._durable.files.length(self._path) or 0) >= self._max_bytes:
-            self._durable.files.rename(self._path, self._before)
-            self._durable.files.sync_dir(self._path.parent)
+        """Add a line; it is on the disk when this returns. Texts are cut at 500 characters.
+
+        Call without the state lock held.
+        """
+        if self._is_full():
+            with self._hold(self._layout):
+                if self._is_full():
+                    self._durable.files.rename(self._path, self._before)
+                    self._durable.files.sync_dir(self._path.parent)
         values = {"at": at, "who": who, "from": origin, "what": what, "release": release, "result": result}
         short = {name: value[:_MAX_TEXT] if isinstance(value, str) else value for name, value in values.items()}
         self._durable.append_line(self._path, json.dumps(short).encode())
@@ -40,6 +63,9 @@ class Audit:
         content = b"".join(files.read(path) for path in (self._before, self._path) if files.length(path) is not None)
         found = [value for value in map(_decoded, content.splitlines()) if value is not None]
         return found[-most:]
+
+    def _is_full(self) -> bool:
+        return (self._durable.files.length(self._path) or 0) >= self._max_bytes
 
     @property
     def _before(self) -> Path:

@@ -44,7 +44,7 @@ class Device:
     @property
     def audit(self) -> Audit:
         """The audit log."""
-        return Audit(self.layout, self.durable)
+        return Audit(self.layout, self.durable, hold=self.hold)
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the state lock within the block."""

@@ -15,6 +15,8 @@ __all__ = [
     "MESSAGE_TYPES",
     "AgesMs",
     "Clock",
+    "DeployMessage",
+    "DeployResult",
     "DetectedObject",
     "DetectionsMessage",
     "DeviceState",
@@ -32,6 +34,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Number = Annotated[int, msgspec.Meta(ge=1)]
 Instant = Annotated[str, msgspec.Meta(description="RFC 3339, UTC, microseconds, e.g. 2026-11-20T10:15:02.113402Z")]
 DeviceState = Literal["online", "degraded", "stopping", "offline"]
+DeployResult = Literal["committed", "rolled-back", "failed"]
 GapReason = Literal["spool-bytes", "spool-age", "oversize", "refused", "closed", "power-loss", "spool-corrupt"]
 
 LIVE_EXPIRY_S = 30
@@ -222,7 +225,28 @@ class StreamStateMessage(WireMessage, frozen=True, kw_only=True):
         return f"streams/{self.stream}/state"
 
 
+class DeployMessage(WireMessage, frozen=True, kw_only=True):
+    """How the last switch to another release ended; `from` is what served before it, null where nothing did.
+
+    `committed`: `release` is proven. `rolled-back`: `release` was left for the reason given. `failed`: nothing is left
+    that the device could do alone. `at` is in seconds, by the device's clock.
+    """
+
+    schema: Literal["edge.deploy/1"] = "edge.deploy/1"
+    release: str | None
+    from_: str | None = msgspec.field(name="from")
+    result: DeployResult
+    reason: str | None
+    at: Annotated[str, msgspec.Meta(description="RFC 3339, UTC, e.g. 2026-11-20T10:15:02Z")]
+
+    @property
+    def topic(self) -> str:
+        """Topic below the device's own level."""
+        return "deploy"
+
+
 MESSAGE_TYPES: dict[str, type[WireMessage]] = {
+    "edge.deploy/1": DeployMessage,
     "edge.detections/1": DetectionsMessage,
     "edge.gap/1": GapMessage,
     "edge.info/1": InfoMessage,

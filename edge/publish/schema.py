@@ -16,6 +16,7 @@ __all__ = ["documents", "write_documents"]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TOPICS = {
+    "edge.deploy/1": "deploy",
     "edge.detections/1": "streams/{stream}/detections",
     "edge.gap/1": "gaps",
     "edge.info/1": "info",

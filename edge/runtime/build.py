@@ -21,6 +21,7 @@ from edge.runtime.board import StreamBoard
 from edge.runtime.counters import Counters
 from edge.runtime.deployed import Deployed
 from edge.runtime.engine_inputs import require_same_inputs
+from edge.runtime.last_switch import LastSwitch
 from edge.runtime.loop import Inference
 from edge.runtime.outlet import birth_message, make_frame_publisher, make_publisher
 from edge.runtime.service import Parts
@@ -86,6 +87,7 @@ def build_parts(
         counters=counters,
         publisher=publisher,
         board=board,
+        last_switch=None if deployed is None else LastSwitch(publisher, deployed.layout, device=info.device),
     )
 
 

@@ -27,6 +27,7 @@ class Deployed:
     Attributes:
         release: its name.
         model_name: what the messages call the model: the name of the pipeline that was bundled.
+        layout: of the device that it is on.
         device: the name of this device in its device.toml, for pipelines that state none; None: it has none.
         engine_key, inputs: of the engine.
         arithmetic: the plan, and what it computes in.
@@ -34,6 +35,7 @@ class Deployed:
 
     release: str
     model_name: str
+    layout: Layout
     device: str | None
     engine_key: str
     inputs: EngineInputs
@@ -84,6 +86,7 @@ def open_release(folder: Path) -> tuple[Pipeline, Deployed]:
     return pipeline, Deployed(
         release=release,
         model_name=manifest.pipeline_name,
+        layout=device.layout,
         device=_name_of(device),
         engine_key=record.inputs.key,
         inputs=record.inputs,

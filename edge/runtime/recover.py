@@ -7,8 +7,9 @@ import logging
 from edge.device.device import Device
 from edge.device.moment import Moment, this_moment
 from edge.device.recovery import Recovery, recover
-from edge.device.state import Phase
+from edge.device.state import Phase, State
 from edge.errors import DeployError
+from edge.runtime.on_record import record, recorded_failure
 from edge.runtime.soundness import is_sound, require_files
 
 __all__ = ["recover_at_boot"]
@@ -37,10 +38,22 @@ def recover_at_boot(device: Device, *, moment: Moment | None = None) -> Recovery
             return False
         return True
 
-    recovery = recover(device, moment=moment or this_moment(), is_valid=is_valid)
+    moment, before = moment or this_moment(), _as_found(device)
+    with recorded_failure(device, "recover", release=device.releases.current(), moment=moment):
+        recovery = recover(device, moment=moment, is_valid=is_valid)
     if recovery.problem is not None:
         _log.error("recovery incomplete problem=%s", recovery.problem)
+        record(device, "recover", f"incomplete: {recovery.problem}", release=recovery.release, moment=moment)
+    elif _as_found(device) != before:  # a boot that finds all in order leaves no line: each is a write to the flash
+        record(device, "recover", recovery.note, release=recovery.release, moment=moment)
     return recovery
+
+
+def _as_found(device: Device) -> tuple[str | None, State | None]:
+    try:
+        return device.releases.current(), device.state()
+    except DeployError:
+        return device.releases.current(), None
 
 
 def _proven(device: Device) -> str | None:

@@ -16,6 +16,7 @@ from edge.device.state import Phase, State
 from edge.device.switch import arm, count_attempt, roll_back, switch_to
 from edge.device.units import RUNTIME_UNIT, Units
 from edge.errors import DeployError
+from edge.runtime.on_record import record, recorded_failure
 from edge.runtime.soundness import is_sound, problem_of, put_aside, require_engine
 from edge.version import __version__
 
@@ -49,6 +50,13 @@ def go_back(device: Device, units: Units, reason: str, *, moment: Moment | None 
     state, current = device.state(), device.releases.current()
     if state.phase is Phase.IDLE and not _has_failed(units):
         return WayBack(release=current, note="nothing has failed")
+    with recorded_failure(device, "rollback", release=current, moment=moment):
+        way = _way_back(device, units, state, current, reason, moment)
+    record(device, "rollback", f"{way.note}; {way.release or 'nothing'} is current", release=current, moment=moment)
+    return way
+
+
+def _way_back(device: Device, units: Units, state: State, current: str | None, reason: str, moment: Moment) -> WayBack:
     problem = None if current is None else problem_of(device, current) or _outdated(device, units, current)
     if current is not None and problem is not None:
         _log.error("release cannot serve release=%s code=%s problem=%s", current, problem.code, problem.problem)
@@ -75,8 +83,11 @@ def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayB
         raise DeployError(
             "request.rollback", f"release {release} cannot serve: {problem.problem}", hint=f"kept are: {kept}"
         )
-    arm(device, release, moment=moment or this_moment(), by_force=True)
-    switch_to(device, release)
+    moment = moment or this_moment()
+    with recorded_failure(device, "rollback", release=release, moment=moment):
+        arm(device, release, moment=moment, by_force=True)
+        switch_to(device, release)
+    record(device, "rollback", "on trial, asked for on the device", release=release, moment=moment)
     return WayBack(release=release, note="on trial: restart edge-runtime, then start edge-trial")
 
 

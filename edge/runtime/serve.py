@@ -76,6 +76,10 @@ def serve(parts: Parts, vitals: Vitals, stop: threading.Event, *, duration_s: fl
         parts.publisher.close()
         raise
     vitals.ready()
-    return Service(parts, on_stop=vitals.stopping).run(
-        stop, duration_s=duration_s, on_tick=vitals.tick, tick_s=vitals.every_s
-    )
+
+    def tick(report: RunReport) -> None:
+        vitals.tick(report)
+        if parts.last_switch is not None:
+            parts.last_switch.tick()
+
+    return Service(parts, on_stop=vitals.stopping).run(stop, duration_s=duration_s, on_tick=tick, tick_s=vitals.every_s)

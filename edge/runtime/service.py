@@ -15,6 +15,7 @@ from edge.protocols import FrameSource, Publisher
 from edge.runtime.batcher import Batcher
 from edge.runtime.board import StreamBoard
 from edge.runtime.counters import Counters, report_stream
+from edge.runtime.last_switch import LastSwitch
 from edge.runtime.loop import Inference, InferenceLoop
 from edge.runtime.puller import Puller
 from edge.runtime.report import RunReport, RunTimes
@@ -31,7 +32,7 @@ _FLUSH_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Everything that a pipeline consists of, made and not yet started."""
+    """Everything that a pipeline consists of, made and not yet started; `last_switch` only where a release runs."""
 
     name: str
     device: str
@@ -42,6 +43,7 @@ class Parts:
     counters: Counters
     publisher: Publisher
     board: StreamBoard
+    last_switch: LastSwitch | None = None
 
 
 class Service:

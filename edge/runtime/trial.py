@@ -17,6 +17,7 @@ from edge.device.switch import commit, refuse
 from edge.device.units import RUNTIME_UNIT, Units, UnitState
 from edge.errors import DeployError
 from edge.runtime.judge import Judgement, Observation, Verdict, baseline_from_state, judge
+from edge.runtime.on_record import record
 
 __all__ = ["REFUSED", "Trial", "run_trial"]
 
@@ -71,7 +72,7 @@ def run_trial(device: Device, units: Units, trial: Trial | None = None) -> int:
     try:
         limits = decode_manifest(device.releases.manifest(state.target)).health
     except DeployError as error:
-        return _refuse(device, state.target, f"its manifest cannot be read: {error.problem}")
+        return _refuse(device, state.target, f"its manifest cannot be read: {error.problem}", trial.moment())
     return _watch(device, units, trial, state, limits)
 
 
@@ -84,13 +85,14 @@ def _watch(device: Device, units: Units, trial: Trial, state: State, limits: Hea
         judgement = judge(baseline, limits, seen, release=release, started_ns=state.started_boottime_ns)
         said = _say(release, judgement, said)
         if judgement.verdict is Verdict.BAD:
-            return _refuse(device, release, judgement.reason)
+            return _refuse(device, release, judgement.reason, trial.moment())
         if judgement.verdict is Verdict.GOOD:
-            if _commit(device, trial.moment()):
+            if _commit(device, moment := trial.moment()):
+                record(device, "trial", f"committed: {judgement.reason}", release=release, moment=moment)
                 _log.warning("committed release=%s reason=%s", release, judgement.reason)
                 return 0
             if (seen[-1].at_ns - state.started_boottime_ns) / 1e9 >= limits.deadline_s:
-                return _refuse(device, release, f"nobody has confirmed it within {limits.deadline_s:g} s")
+                return _refuse(device, release, f"nobody has confirmed it within {limits.deadline_s:g} s", moment)
         if device.state().target != release:  # somebody went back by hand
             _log.warning("the trial was ended by somebody else release=%s", release)
             return 0
@@ -114,9 +116,10 @@ def _commit(device: Device, moment: Moment) -> bool:
     return True
 
 
-def _refuse(device: Device, release: str, reason: str) -> int:
+def _refuse(device: Device, release: str, reason: str, moment: Moment) -> int:
     _log.error("refused release=%s reason=%s", release, reason)
     refuse(device, reason)
+    record(device, "trial", f"refused: {reason}", release=release, moment=moment)
     return REFUSED
 
 

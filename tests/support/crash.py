@@ -3,7 +3,7 @@
     I0  before any recovery `current` names a whole release with its engine, or nothing on a device that had none
     I1  recovery ends on such a release, and says whether it is proven
     I2  a repeated push converges, and garbage collection leaves nothing temporary
-    I3  a cut inside recovery is itself recovered from
+    I3  a cut inside recovery is itself recovered from, and a repeated push converges then, too
     I4  a release is never current while its sequence is not counted
     I5  a verdict that was reported survives
     I6  an unproven release is never current without a trial record
@@ -134,8 +134,8 @@ class Judge:
             if second:
                 trees.update(dict.fromkeys(files.trees_after_cut()))
                 files.on_step = None
-            if self._converges and not found and boot == "boot-2":
-                found += self._pushed_again(files)
+            if self._converges and not found:
+                found += self._pushed_again(files, boot)
             self._memory[key] = Outcome(found, trees)
         return self._memory[key]
 
@@ -193,11 +193,11 @@ class Judge:
         if state.get("phase") not in (None, "idle", "trial") or (state.get("phase") == "trial") != found.is_on_trial:
             yield f"I1: recovery ended in {state.get('phase')}"
 
-    def _pushed_again(self, files: CutFiles) -> Iterator[str]:
+    def _pushed_again(self, files: CutFiles, boot: str) -> Iterator[str]:
         release = self.scenario.pushed_again
         device = device_over(files)
         try:
-            push(device, release, now=moment("boot-2"))
+            push(device, release, now=moment(boot))
             collect(device, now_s=8 * 86400.0)
         except (DeployError, OSError) as error:
             yield f"I2: the repeated push failed: {error!r}"

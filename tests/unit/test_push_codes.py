@@ -1,43 +1,75 @@
-"""Every code that a push can end with is explained in docs/push-codes.md, and means an exit code."""
+"""Every code of a push is explained in docs/push-codes.md, which names no other; each means an exit code."""
 
 import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from edge.errors import EXIT_CODE_OF
 
 ROOT = Path(__file__).parents[2]
 CODE = re.compile(rf"(?:{'|'.join(EXIT_CODE_OF)})(?:\.[a-z0-9-]+)+")
+FILES = {"build.json", "device.toml"}  # written like codes
+
+
+def _nodes():
+    for path in sorted((ROOT / "edge").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            yield path.relative_to(ROOT), node
+
+
+def _written():
+    """Yield every literal that is nothing but a code, wherever it stands: raised, in a table, handed on."""
+    for path, node in _nodes():
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value):
+            yield node.value, path
 
 
 def _raised():
-    for path in sorted((ROOT / "edge").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "DeployError" and node.args:
-                for part in ast.walk(node.args[0]):
-                    if isinstance(part, ast.Constant) and isinstance(part.value, str) and CODE.fullmatch(part.value):
-                        yield part.value, path
+    """Yield the first argument of each DeployError that is made: a literal, one of two, or anything else."""
+    for path, node in _nodes():
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "DeployError" and node.args:
+            first = node.args[0]
+            for one in (first.body, first.orelse) if isinstance(first, ast.IfExp) else (first,):
+                yield path, one
 
 
-def _named_in_tables():
-    # ssh's reasons and the like: a literal that is nothing but a code.
-    for path in sorted((ROOT / "edge" / "transport").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value):
-                yield node.value, path
+def _rows():
+    page = (ROOT / "docs/push-codes.md").read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in row.split(" | ")] for row in page if row.startswith("| `")]
 
 
 def _documented():
-    rows = (ROOT / "docs/push-codes.md").read_text(encoding="utf-8").splitlines()
-    return [row.split("`")[1] for row in rows if row.startswith("| `")]
+    return [row[0].strip("|` ") for row in _rows()]
 
 
-def test_every_code_is_documented_with_its_fix():
-    known = set(_documented())
-    found = [*_raised(), *_named_in_tables()]
-    missing = {f"{code} ({path.relative_to(ROOT)})" for code, path in found if code not in known}
+def test_every_code_is_documented():
+    missing = {f"{code} ({path})" for code, path in _written() if code not in {*_documented(), *FILES}}
     assert not missing, sorted(missing)
+
+
+def test_every_documented_code_is_used():
+    written = {code for code, _ in _written()}
+    assert [code for code in _documented() if code not in written] == []
+
+
+def test_every_code_that_is_raised_means_an_exit_code():
+    raised = [(one.value, path) for path, one in _raised() if isinstance(one, ast.Constant)]
+    assert len(raised) > 100
+    assert {f"{code} ({path})" for code, path in raised if code.partition(".")[0] not in EXIT_CODE_OF} == set()
+
+
+def test_no_code_is_put_together():
+    """Else nobody who looks for a code would find where it comes from, nor would this file."""
+    assert [str(path) for path, one in _raised() if isinstance(one, (ast.JoinedStr, ast.BinOp))] == []
 
 
 def test_the_page_is_sorted_and_names_each_code_once():
     assert _documented() == sorted(set(_documented()))
+
+
+@pytest.mark.parametrize("row", _rows(), ids=lambda row: row[0].strip("|` "))
+def test_a_code_says_what_happened_and_what_to_do(row):
+    assert len(row) == 3
+    assert all(len(cell.strip("| ")) > 3 for cell in row)

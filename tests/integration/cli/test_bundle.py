@@ -136,6 +136,22 @@ def test_a_table_with_one_scale_four_times_too_small_is_refused_with_the_numbers
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("factor", "told"), [(10, "times too large"), (0.1, "other normalisation")])
+def test_a_table_whose_input_range_is_ten_times_off_is_refused_even_where_nothing_is_to_be_proven(
+    place, tmp_path, factor, told
+):
+    table = read_table(place / "traffic.calib.json")
+    wrong = {"images": TensorRange(amax=table.tensors["images"].amax * factor, method="mse")}
+    write_table(place / "wrong.calib.json", msgspec.structs.replace(table, tensors={**table.tensors, **wrong}))
+    write_pipeline(place / "wrong.yaml", "wrong.calib.json")
+
+    refused = bundle(place, "--no-golden", "-o", tmp_path / "out", pipeline="wrong.yaml", expected=2).stderr
+
+    assert 'input "images" has range' in refused
+    assert told in refused
+    assert not (tmp_path / "out").exists()
+
+
 def test_without_golden_frames_it_has_to_be_said_and_is_recorded(place, tmp_path):
     refused = bundle(place, "-o", tmp_path, expected=2).stderr
     assert "--golden DIR" in refused

@@ -100,7 +100,7 @@ def test_nothing_to_resume(start):
     assert "no rollout of this release" in err
 
 
-def test_ctrl_c_twice_leaves_within_a_second(start):  # F-26
+def test_f26_ctrl_c_twice_leaves_within_a_second(start):
     process = start(orders={"d-0": "hang", "d-1": "deaf"}, max_parallel=2)
     read_until(process.stdout, "begin", times=2)
 

@@ -78,7 +78,7 @@ def site(tmp_path):
         yield Site(tmp_path, sshd)
 
 
-def test_fifty_targets_some_of_them_broken(site, tmp_path):  # F-25
+def test_f25_fifty_targets_some_of_them_broken(site, tmp_path):
     for name in UNHEALTHY:
         site.devices[name].script(trial="refuse")
     toml = site.devices[FULL].layout.device_toml

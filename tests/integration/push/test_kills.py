@@ -76,7 +76,7 @@ def test_f7_a_client_killed_in_any_state_leaves_a_device_that_ends_it_alone_or_n
     assert _serves(device) == new.manifest.release
 
 
-def test_the_lock_is_free_within_a_second_after_the_client_is_killed_over_ssh(device, sshd):
+def test_f7_the_lock_is_free_within_a_second_after_the_client_is_killed_over_ssh(device, sshd):
     device.script(build="hang")
     bundle = device.bundle()
     spec = {"config": str(sshd.address().config), "bundle": str(bundle.path)}
@@ -87,7 +87,7 @@ def test_the_lock_is_free_within_a_second_after_the_client_is_killed_over_ssh(de
     assert _seconds_until_free(device) <= 1.0
 
 
-def test_an_agent_whose_client_dies_right_after_the_request_to_switch_finishes_alone(device):
+def test_f7_an_agent_whose_client_dies_right_after_the_request_to_switch_finishes_alone(device):
     bundle = device.bundle()
     device.push(bundle)
     second = device.bundle("two", sequence=2)
@@ -111,7 +111,7 @@ def _stop_when_armed(device, stop):
     stop.set()
 
 
-def test_an_agent_whose_client_says_nothing_ends_and_gives_the_lock_back(device):
+def test_f8_an_agent_whose_client_says_nothing_ends_and_gives_the_lock_back(device):
     with contextlib.closing(Link(device.connect_impatient(silence_s=0.5), threading.Event())) as link:
         link.ask("lock", {"who": "tester", "why": "test"})
         assert PushLock(device.layout).holder()["who"] == "tester"

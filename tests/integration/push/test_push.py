@@ -1,5 +1,6 @@
 """One target, the real agent as a process, scripted builder and trial: what a person is told, what the device has."""
 
+import base64
 import contextlib
 import json
 import os
@@ -9,6 +10,7 @@ import time
 import pytest
 
 from edge.bundle.folder import open_bundle
+from edge.bundle.manifest import GoldenFrames
 from edge.bundle.sign import DOWNGRADE, sign
 from edge.deploy.push.link import Link
 from edge.device.state import Phase
@@ -88,7 +90,7 @@ def test_a_plan_says_what_would_be_done_and_does_nothing(device):
     ],
     ids=["golden frames fail", "the builder is killed", "no frames", "the service does not start"],
 )
-def test_a_bad_release_leaves_the_old_one_serving(device, script, result, exit_code, code):
+def test_f19_f20_f21_a_bad_release_leaves_the_old_one_serving(device, script, result, exit_code, code):
     first, second = device.bundle("one"), device.bundle("two", sequence=2)
     device.push(first)
     device.script(**script)
@@ -118,7 +120,7 @@ def test_a_failed_first_push_leaves_nothing_serving(device):
     assert device.device.releases.current() is None
 
 
-def test_an_older_sequence_is_refused_unless_it_is_signed_for_that(device):
+def test_f13_an_older_sequence_is_refused_unless_it_is_signed_for_that(device):
     device.push(device.bundle("two", sequence=2))
     older = device.bundle("one", sequence=1)
     outcome = device.push(older)
@@ -127,7 +129,7 @@ def test_an_older_sequence_is_refused_unless_it_is_signed_for_that(device):
     assert device.push(open_bundle(older.path)).result == "committed"
 
 
-def test_a_manifest_that_was_changed_is_refused_before_anything_is_stored(device):
+def test_f11_a_manifest_that_was_changed_is_refused_before_anything_is_stored(device):
     bundle = device.bundle()
     path = bundle.path / "manifest.json"
     signature = bytearray(bundle.signature)
@@ -145,7 +147,7 @@ def test_a_manifest_that_was_changed_is_refused_before_anything_is_stored(device
     assert not any(device.layout.incoming.iterdir())
 
 
-def test_a_release_for_other_devices_and_a_full_disk_are_refused_before_a_byte_flows(device):
+def test_f17_f18_a_release_for_other_devices_and_a_full_disk_are_refused_before_a_byte_flows(device):
     outcome = device.push(device.bundle(compatible=("jetson-orin",)))
     assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 4, "verify.device")
     text = device.layout.device_toml.read_text()
@@ -154,6 +156,30 @@ def test_a_release_for_other_devices_and_a_full_disk_are_refused_before_a_byte_f
     assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 6, "preflight.space")
     assert outcome.evidence["reserve_bytes"] == 2**60
     assert outcome.bytes_sent == 0
+
+
+def test_a_release_without_golden_frames_is_taken_only_where_the_settings_allow_it(device):
+    text = device.layout.device_toml.read_text()
+    device.layout.device_toml.write_text(text.replace("allow_unproven = true\n", ""))
+    unproven = device.bundle(golden_frames=GoldenFrames.NONE)
+    outcome = device.push(unproven)
+    assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 4, "verify.unproven")
+    assert outcome.bytes_sent == 0
+    # The plan has said so; the agent itself refuses a client that goes on all the same.
+    with contextlib.closing(Link(device.connect(), threading.Event())) as link:
+        link.ask("lock", {"who": "tester", "why": "test"})
+        with pytest.raises(DeployError) as refused:
+            link.ask("put-manifest", _offer(unproven))
+    assert refused.value.code == "verify.unproven"
+    assert not any(device.layout.store.iterdir())
+
+    device.layout.device_toml.write_text(text)
+    assert device.push(unproven).result == "committed"
+
+
+def _offer(bundle):
+    parts = {"manifest": bundle.manifest_bytes, "signature": bundle.signature}
+    return {name: base64.b64encode(content).decode() for name, content in parts.items()}
 
 
 def test_a_device_without_units_or_memory_says_all_that_is_wrong(device):
@@ -167,7 +193,22 @@ def test_a_device_without_units_or_memory_says_all_that_is_wrong(device):
     assert outcome.evidence["refusals"] == ["preflight.memory", "preflight.units"]
 
 
-def test_a_blob_that_rotted_on_the_device_is_sent_again(device):
+def test_a_build_that_would_not_fit_in_memory_is_refused_before_a_byte_flows(device):
+    # 128 MiB, 8 times the model of 1 MiB, 54 bytes for each pixel of 16 images of 640 x 640: 473 MiB.
+    engine = {"kind": "auto", "precision": "fp32", "max_batch": 16, "input": [640, 640]}
+    bundle = device.bundle(model=bytes(1024**2), engine=engine)
+    meminfo = device.root / "proc/meminfo"
+    meminfo.write_text("MemTotal: 8000000 kB\nMemAvailable: 484000 kB\n")
+    outcome = device.push(bundle)
+    assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 6, "preflight.memory")
+    assert outcome.evidence["build_bytes"] == (128 + 8) * 1024**2 + 54 * 16 * 640 * 640
+    assert outcome.bytes_sent == 0
+
+    meminfo.write_text("MemTotal: 8000000 kB\nMemAvailable: 486000 kB\n")
+    assert device.push(bundle).result == "committed"
+
+
+def test_f15_a_blob_that_rotted_on_the_device_is_sent_again(device):
     model = os.urandom(10_000)
     first = device.bundle("one", model=model)
     device.push(first)
@@ -217,7 +258,7 @@ def test_a_detached_push_leaves_and_the_device_goes_on_alone(device, sshd, is_ov
     assert device.device.releases.current() == bundle.manifest.release
 
 
-def test_two_pushes_at_once_the_second_is_told_who_holds_the_lock_or_waits(device):
+def test_f10_two_pushes_at_once_the_second_is_told_who_holds_the_lock_or_waits(device):
     device.script(build_s=2.0)
     first = threading.Thread(target=device.push, args=(device.bundle(),))
     first.start()

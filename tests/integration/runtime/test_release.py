@@ -12,12 +12,14 @@ import pytest
 
 from edge.device.engine_record import read_plan
 from edge.device.health import read_health
+from edge.device.moment import this_moment
+from edge.device.switch import commit, roll_back
 from edge.device.units import RUNTIME_UNIT, UnitState
 from edge.runtime.engine_build import Builder, build_for_release
 from edge.runtime.rollback import go_back
 from tests.support.collector import Collector
 from tests.support.deployable import deployable
-from tests.support.device_releases import make_device, put_on_trial
+from tests.support.device_releases import attach_engine, make_device, put_on_trial, stage
 from tests.support.mosquitto import Mosquitto
 from tests.support.systemd import NotifySocket
 from tests.support.units import FakeUnits
@@ -110,6 +112,30 @@ def test_the_messages_name_release_engine_and_device(device, tmp_path):
     assert info["device"] == found["device"] == "gate-01"  # as device.toml says
     for model in (info["model"], found["model"]):
         assert (model["release"], model["engine"], model["name"]) == (release, key[:8], "gates")
+
+
+def test_f21_how_the_last_switch_ended_is_published_at_the_start_and_at_the_verdict(device, tmp_path):
+    with Mosquitto(tmp_path / "mosquitto") as broker:
+        collector = Collector(broker.port)
+        mqtt = {"host": "127.0.0.1", "port": broker.port, "tls": False}
+        release = current(device, tmp_path, streams=LOOPED, pipeline={"mqtt": mqtt})
+        commit(device, moment=this_moment())
+        broken = stage(device, sequence=2)
+        attach_engine(device, broken)
+        put_on_trial(device, broken)
+        roll_back(device, "gate gives no frames", moment=this_moment())
+        with Served(device, tmp_path) as served:
+            wait_until(lambda: collector.payloads("/deploy"), what="how it ended", timeout_s=60)
+            put_on_trial(device, release)
+            commit(device, moment=this_moment())
+            wait_until(lambda: len(collector.payloads("/deploy")) == 2, what="the new verdict")
+            assert served.end(signal.SIGTERM)[0] == 0
+        first, second = collector.payloads("/deploy")
+        collector.close()
+
+    assert (first["release"], first["from"], first["result"]) == (broken, release, "rolled-back")
+    assert (first["device"], first["reason"]) == ("gate-01", "gate gives no frames")
+    assert (second["release"], second["result"], second["reason"]) == (release, "committed", None)
 
 
 def test_a_service_that_is_told_to_stop_has_not_failed_though_a_camera_is_down(device, tmp_path):

@@ -139,6 +139,8 @@ def test_tensors_that_tensorrt_adds_are_no_complaint(good, facts):
         (1 / 255, Severity.ERROR, "about 255 times too small"),
         (2.64, Severity.ERROR, "mean, std or scale were others"),  # (1 - 0.406) / 0.225
         (0.4475, Severity.WARNING, "only 44.8% of it"),
+        (0.1, Severity.ERROR, "only 10.0% of it"),
+        (10.0, Severity.ERROR, "10 times too large"),
     ],
 )
 @pytest.mark.parametrize("with_model", [True, False])

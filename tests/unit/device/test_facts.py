@@ -140,6 +140,14 @@ def test_wrong_settings_are_refused_with_line_and_reason(text, says):
     assert failure.value.code == "device.settings"
 
 
+def test_a_device_takes_proven_releases_only_unless_its_settings_say_otherwise():
+    device = 'name = "gate-01"\ncompatible = ["any"]\n'
+    assert decode_settings(device, origin="x").allow_unproven is False
+    assert decode_settings(device + "allow_unproven = true  # a bench\n", origin="x").allow_unproven is True
+    with pytest.raises(DeployError, match="allow_unproven: got 1"):
+        decode_settings(device + "allow_unproven = 1\n", origin="x")
+
+
 def test_missing_and_binary_settings_are_refused(layout):
     layout.device_toml.write_bytes(b"\xff\xfe")
     with pytest.raises(DeployError, match="expected UTF-8"):

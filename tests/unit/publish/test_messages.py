@@ -3,15 +3,23 @@ import json
 import pytest
 
 from edge.protocols import Message
-from edge.publish.messages import GapMessage, StateMessage, StreamStateMessage
+from edge.publish.messages import DeployMessage, GapMessage, StateMessage, StreamStateMessage
 from edge.publish.mqtt.subscriber import message_from_payload
 from tests.support.wire_messages import birth, detections
 
 GAP = GapMessage(device="gate-01", stream="east", epoch=41, from_=7, to=9, count=3, reason="spool-bytes")
 STATE = StateMessage(device="gate-01", state="online", since="2026-11-20T10:15:02.000000Z")
 STREAM_STATE = StreamStateMessage(device="gate-01", stream="east", state="down", since=None, reason="404")
+DEPLOY = DeployMessage(
+    device="gate-01",
+    release="b" * 12,
+    from_="a" * 12,
+    result="rolled-back",
+    reason="no frames",
+    at="2026-11-20T10:15:02Z",
+)
 
-ALL = [detections(1), GAP, STATE, STREAM_STATE, birth()]
+ALL = [detections(1), GAP, STATE, STREAM_STATE, DEPLOY, birth()]
 
 
 def test_detections_have_the_documented_keys_in_order():
@@ -41,6 +49,7 @@ def test_a_gap_names_its_first_number_from():
         (STATE, "state", True, None),
         (STREAM_STATE, "streams/east/state", True, None),
         (birth(), "info", True, None),
+        (DEPLOY, "deploy", True, None),
     ],
 )
 def test_each_message_knows_its_topic(message, topic, is_retained, expiry_s):

@@ -5,7 +5,7 @@ import jsonschema
 import pytest
 import yaml
 
-from edge.publish.messages import MESSAGE_TYPES, GapMessage, StateMessage, StreamStateMessage
+from edge.publish.messages import MESSAGE_TYPES, DeployMessage, GapMessage, StateMessage, StreamStateMessage
 from edge.publish.schema import documents
 from tests.support.wire_messages import birth, detections
 
@@ -18,6 +18,9 @@ SAMPLES = [
     StateMessage(device="gate-01", state="offline", since=None, session=41_000_001, reason="connection lost"),
     StreamStateMessage(device="gate-01", stream="east", state="up", since="2026-11-20T10:15:02.000000Z"),
     birth(),
+    DeployMessage(
+        device="gate-01", release="b" * 12, from_=None, result="committed", reason=None, at="2026-11-20T10:15:02Z"
+    ),
 ]
 
 

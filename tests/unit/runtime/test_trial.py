@@ -5,78 +5,25 @@ from dataclasses import replace
 
 import pytest
 
-from edge.bundle.manifest import HealthLimits
 from edge.device.baseline import available_bytes
-from edge.device.health import Health, StreamHealth, read_health, write_health
 from edge.device.moment import this_moment
 from edge.device.state import Phase
 from edge.device.switch import MAX_ATTEMPTS_PER_BOOT, confirm
 from edge.device.units import RUNTIME_UNIT, UnitState
 from edge.errors import DeployError
-from edge.runtime.judge import Observation
 from edge.runtime.recover import recover_at_boot
 from edge.runtime.rollback import go_back, go_to
 from edge.runtime.trial import REFUSED, Trial, run_trial
 from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
+from tests.support.trial_service import BASELINE, LIMITS, Service
 from tests.support.units import FakeUnits
 
-S = 1_000_000_000
-LIMITS = HealthLimits(hold_s=20, deadline_s=60)
-BASELINE = {"streams": {"east": 10.0}, "infer_p95_ms": 20.0, "mqtt_connected": True, "mqtt_per_s": 10.0}
 FAILED = UnitState(active="failed", sub="failed", result="exit-code", exit_status=1)
 
 
 @pytest.fixture
 def device(tmp_path):
     return make_device(tmp_path)
-
-
-class Service:
-    """A service that writes its health once a second of its own time; what goes wrong is set by the test."""
-
-    def __init__(self, device, release, *, started_ns):
-        self.device, self.release, self.now_ns, self.started_ns = device, release, started_ns, started_ns
-        self.unit = UnitState(active="active", sub="running", invocation="run-1")
-        self.fps, self.p95, self.mqtt, self.is_silent = 10.0, 20.0, True, False
-        self.free = 2**30
-        self.at: dict[int, callable] = {}
-
-    @property
-    def second(self):
-        return (self.now_ns - self.started_ns) // S
-
-    def observe(self, device, units):
-        if not self.is_silent:
-            write_health(self.device.layout.health, self._health())
-        return Observation(
-            at_ns=self.now_ns,
-            unit=self.unit,
-            health=read_health(self.device.layout.health),
-            available_bytes=self.free,
-        )
-
-    def wait(self, seconds):
-        self.now_ns += round(seconds * S)
-        assert self.second < 200, "the trial does not end"
-        self.at.pop(self.second, lambda: None)()
-
-    def trial(self):
-        return Trial(observe=self.observe, wait=self.wait)
-
-    def _health(self):
-        inferred = int(self.fps * self.second)
-        return Health(
-            release=self.release,
-            invocation=self.unit.invocation,
-            at_boottime_ns=self.now_ns,
-            is_ready=True,
-            batches=inferred,
-            infer_p95_ms=self.p95,
-            age_p95_ms=50.0,
-            mqtt_connected=self.mqtt,
-            mqtt_acknowledged=inferred + 1 if self.mqtt else 0,
-            streams={"east": StreamHealth(state="up" if self.fps else "down", decoded=inferred, inferred=inferred)},
-        )
 
 
 @pytest.fixture

@@ -160,7 +160,7 @@ def test_exit_codes(orders, count, expected):
     assert Running(targets(count), ScriptedPush(orders), order=None).join().exit_code == expected
 
 
-def test_ctrl_c_once_begins_no_more_and_lets_the_running_ones_finish():  # F-26
+def test_f26_ctrl_c_once_begins_no_more_and_lets_the_running_ones_finish():
     push = ScriptedPush({"d-00": "wait", "d-01": "wait"})
     running = Running(targets(6), push, max_parallel=2)
     wait_until(lambda: len(push.running) == 2, what="two at work")
@@ -179,7 +179,7 @@ def test_ctrl_c_once_begins_no_more_and_lets_the_running_ones_finish():  # F-26
     assert result.exit_code == 130
 
 
-def test_ctrl_c_twice_ends_within_a_second_even_where_a_push_does_not_listen():  # F-26
+def test_f26_ctrl_c_twice_ends_within_a_second_even_where_a_push_does_not_listen():
     push = ScriptedPush({"d-00": "hang", "d-01": "deaf"})
     running = Running(targets(6), push, max_parallel=2)
     wait_until(lambda: len(push.running) == 2, what="two at work")
@@ -220,7 +220,7 @@ def test_ctrl_c_ends_the_time_between_waves():
     assert result.exit_code == 130
 
 
-def test_fifty_targets_some_of_them_broken(tmp_path):  # F-25
+def test_f25_fifty_targets_some_of_them_broken(tmp_path):
     orders = {
         **dict.fromkeys(("d-03", "d-17", "d-41"), "unreachable"),
         **dict.fromkeys(("d-08", "d-22"), "unhealthy"),

@@ -1,0 +1,63 @@
+"""A disk that fills while a release arrives, under the real client and agent: told, and nothing lost."""
+
+import dataclasses
+import errno
+import itertools
+
+import pytest
+
+from edge.device.facts import gather_facts
+from edge.errors import DeployError
+from edge.runtime.agent.preflight import Need, check_preflight
+from tests.support.agent_push import AgentPush
+from tests.support.crash import current_of, is_whole
+from tests.support.cut_files import CutFiles
+from tests.support.faulty_files import GROWING, FaultyFiles
+from tests.support.pushes import device_over
+from tests.support.scenarios import BARE, after
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def pushes(tmp_path_factory):
+    return AgentPush(tmp_path_factory.mktemp("device"))
+
+
+@pytest.fixture(scope="module")
+def serving_old(pushes):
+    return after(lambda device: pushes.push(device, lambda: None, pushes.old), start=BARE)
+
+
+def test_f17_a_disk_that_fills_while_a_release_arrives_is_told_and_the_next_push_goes_on(pushes, serving_old):
+    for at in itertools.count():
+        memory = CutFiles(serving_old)
+        full = FaultyFiles(memory, at=at, number=errno.ENOSPC, lasts=True, which=GROWING)
+        outcome = pushes.try_push(device_over(full), pushes.new)
+        assert outcome.result == "failed"
+        assert current_of(dict(memory.tree())) == pushes.old.name
+        assert is_whole(dict(memory.tree()), pushes.old)
+        pushes.push(device_over(memory), lambda: None, pushes.new)  # once there is room
+        assert is_whole(dict(memory.tree()), pushes.new)
+        if outcome.code != "device.disk.space":
+            break
+        assert outcome.exit_code == 1
+    assert (at > 10, outcome.code) == (True, "build.died")  # all has arrived, and it is the builder that finds no room
+
+
+def test_f17_too_few_inodes_are_refused_before_a_byte_flows(pushes):
+    layout = pushes.layout
+    facts = dataclasses.replace(gather_facts(layout), inodes_free=205)
+    need = Need(blob_bytes=0, engine_bytes=0, inodes=206, build_memory_bytes=0, spare_memory_bytes=0)
+    assert refusals(need, facts, layout) == ["preflight.inodes"]
+    assert refusals(dataclasses.replace(need, inodes=205), facts, layout) == []
+
+
+def refusals(need, facts, layout):
+    found = []
+    for check in check_preflight(need, facts, layout):
+        try:
+            check()
+        except DeployError as error:
+            found.append(error.code)
+    return found

@@ -1,0 +1,118 @@
+"""Who may push what: asked by the real client of the real agent, before a byte of a release has moved."""
+
+import dataclasses
+import subprocess
+
+import pytest
+
+from edge.bundle.sign import sign
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def bundle(device):
+    return device.bundle()
+
+
+def stranger(device):
+    key = device.directory / "stranger"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    return key
+
+
+def absent(device, bundle):
+    return b""
+
+
+def wrong_key(device, bundle):
+    return sign(bundle.manifest_bytes, stranger(device))
+
+
+def other_namespace(device, bundle):
+    return sign(bundle.manifest_bytes, device.key, "file")
+
+
+def truncated(device, bundle):
+    return bundle.signature[:-60]
+
+
+def of_another_release(device, bundle):
+    return device.bundle("another", sequence=2).signature
+
+
+@pytest.mark.parametrize(
+    ("forged", "code"),
+    [
+        (absent, "verify.signature.absent"),
+        (wrong_key, "verify.signature.signer"),
+        (other_namespace, "verify.signature.namespace"),
+        (truncated, "verify.signature.invalid"),
+        (of_another_release, "verify.signature.invalid"),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_f11_a_signature_that_does_not_count_ends_with_4_and_nothing_is_stored(device, bundle, forged, code):
+    check_refused(device, dataclasses.replace(bundle, signature=forged(device, bundle)), code)
+
+
+def test_f11_one_altered_byte_of_the_manifest(device, bundle):
+    altered = bundle.manifest_bytes.replace(b'"sequence": 1', b'"sequence": 9')
+    assert altered != bundle.manifest_bytes
+    check_refused(device, dataclasses.replace(bundle, manifest_bytes=altered), "verify.signature.invalid")
+
+
+def options(text):
+    def change(device):
+        signers = device.layout.allowed_signers
+        signers.write_text(signers.read_text().replace("ops namespaces=", f"ops {text},namespaces="))
+
+    return change
+
+
+def revoked(device):
+    subprocess.run(["ssh-keygen", "-q", "-k", "-f", str(device.layout.revoked_keys), f"{device.key}.pub"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (options('valid-before="20200101"'), "verify.signature.expired"),
+        (options("frobnicate"), "verify.signature.options"),
+        (revoked, "verify.signature.revoked"),
+    ],
+    ids=["expired", "unknown option", "revoked"],
+)
+def test_f12_a_signer_who_no_longer_counts_ends_with_4_and_nothing_is_stored(device, bundle, change, code):
+    change(device)
+    check_refused(device, bundle, code)
+
+
+@pytest.mark.parametrize(
+    ("changes", "exit_code", "code"),
+    [
+        ({"compatible": ("jetson-orin",)}, 4, "verify.device"),
+        ({"targets": ("gate-99",)}, 4, "verify.device"),
+        ({"tensorrt": ("10.3", "11")}, 6, "preflight.tensorrt"),
+        ({"l4t": ("36.4", None)}, 6, "preflight.l4t"),
+        ({"expires_at": "2026-11-20T12:00:01Z"}, 4, "verify.expired"),
+    ],
+    ids=["class", "name", "TensorRT", "L4T", "expired"],
+)
+def test_f18_a_release_that_is_not_for_this_device_or_time_is_refused_by_the_plan(device, changes, exit_code, code):
+    # The device's own clock may say what it likes: it has just seen a release of 2026-11-20T13:00:00Z.
+    device.push(device.bundle("newer", created_at="2026-11-20T13:00:00Z"))
+    sent = [path for path in device.layout.store.rglob("*") if path.is_file()]
+    outcome = device.push(device.bundle("two", sequence=2, **changes))
+    assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", exit_code, code)
+    assert outcome.bytes_sent == 0
+    assert [path for path in device.layout.store.rglob("*") if path.is_file()] == sent
+
+
+def check_refused(device, bundle, code):
+    outcome = device.push(bundle)
+    assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 4, code)
+    assert outcome.bytes_sent == 0
+    assert not any(device.layout.store.iterdir())
+    assert not any(device.layout.incoming.iterdir())
+    assert device.device.releases.names() == []

@@ -1,0 +1,193 @@
+"""A push by the real client and the real agent, over files in memory whose power can be cut.
+
+The agent's own files (settings, allowed signers, health, locks) are real; all that is durable lies in memory. Client
+and agent are two threads with pipes between them, and the units are functions: nothing else is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edge.bundle.folder import Bundle
+from edge.bundle.manifest import Role
+from edge.deploy.push.link import Link
+from edge.deploy.push.outcome import Outcome
+from edge.device.device import Device
+from edge.device.durable import Durable
+from edge.device.files import Files
+from edge.device.layout import Layout
+from edge.device.moment import this_moment
+from edge.device.switch import commit, refuse, roll_back
+from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT, UnitState
+from edge.runtime.agent.serve import serve
+from edge.transport.channel import Channel
+from edge.transport.pipe import PipeChannel
+from tests.support.device_root import DeviceRoot
+from tests.support.process_units import serve_now
+from tests.support.pushes import Release
+
+Report = Callable[[], None]
+MODEL = b"the model of all"
+
+
+@dataclass(frozen=True)
+class SignedRelease(Release):
+    """A release that the real agent takes, with a manifest and a signature of its own."""
+
+    manifest_bytes: bytes
+    signature_bytes: bytes
+    stated_at: str
+
+    @property
+    def manifest(self) -> bytes:
+        return self.manifest_bytes
+
+    @property
+    def signature(self) -> bytes:
+        return self.signature_bytes
+
+    @property
+    def created_at(self) -> str:
+        return self.stated_at
+
+
+class Rooted:
+    """`Files` that knows the paths below `root` by what follows it: `root/var` is `/var`."""
+
+    def __init__(self, files: Files, root: Path) -> None:
+        self._files, self._root = files, root
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._files, name)
+
+        def mapped(*arguments: object, **options: object) -> object:
+            return call(*(self._below(one) if isinstance(one, Path) else one for one in arguments), **options)
+
+        return mapped
+
+    def _below(self, path: Path) -> Path:
+        return Path("/") / path.relative_to(self._root)
+
+
+class FunctionUnits:
+    """Units that do their work while they are started; `is_healthy` is what the trial finds."""
+
+    def __init__(self, device: Device, *, is_healthy: bool, report: Report) -> None:
+        self._device, self._is_healthy, self._report = device, is_healthy, report
+
+    def start(self, unit: str, *, wait: bool, timeout_s: float) -> None:
+        {BUILD_UNIT: self._build, TRIAL_UNIT: self._trial}[unit]()
+
+    def restart(self, unit: str) -> None:
+        serve_now(self._device)
+
+    def reset_failed(self, unit: str) -> None:
+        pass
+
+    def state(self, unit: str) -> UnitState:
+        return UnitState(active="active" if unit == RUNTIME_UNIT else "inactive")
+
+    def is_active(self, unit: str) -> bool:
+        return self.state(unit).active == "active"
+
+    def is_failed(self, unit: str) -> bool:
+        return False
+
+    def _build(self) -> None:
+        device = self._device
+        release = json.loads(device.durable.files.read(device.layout.build_request))["release"]
+        key = hashlib.sha256(release.encode()).hexdigest()[:16]
+        if not device.engines.has(key):
+            folder = device.engines.begin(key)
+            device.durable.files.write(folder / "model.plan", b"plan of " + release.encode())
+            device.engines.admit(key, folder)
+        result = {"release": release, "ok": True, "key": key, "seconds": 0.0, "golden": {}}
+        device.durable.put(device.layout.build_result, json.dumps(result).encode())
+
+    def _trial(self) -> None:
+        if self._is_healthy:
+            commit(self._device, moment=this_moment())
+        else:
+            refuse(self._device, "no frames")
+            roll_back(self._device, "unit-failed", moment=this_moment())
+            serve_now(self._device)
+        self._report()
+
+
+class AgentPush:
+    """A device, and the two releases that are pushed to it; `directory` holds its real files."""
+
+    def __init__(self, directory: Path) -> None:
+        self._root = DeviceRoot(directory)
+        self._bundles: dict[str, Bundle] = {}
+        self.old = self._release("old", 1)
+        self.new = self._release("new", 2)
+
+    @property
+    def layout(self) -> Layout:
+        """Where its real files are."""
+        return self._root.layout
+
+    def _release(self, name: str, sequence: int) -> SignedRelease:
+        parts = {"model.onnx": (Role.MODEL, MODEL), "pipeline.yaml": (Role.PIPELINE, b"name: " + name.encode())}
+        bundle = self._root.bundle_of(parts, name, sequence=sequence, channel="main")
+        self._bundles[bundle.manifest.release] = bundle
+        return SignedRelease(
+            name=bundle.manifest.release,
+            sequence=sequence,
+            files={path: content for path, (_, content) in parts.items()},
+            manifest_bytes=bundle.manifest_bytes,
+            signature_bytes=bundle.signature,
+            stated_at=bundle.manifest.created_at,
+        )
+
+    def push(self, device: Device, report: Report, release: Release, *, is_healthy: bool = True) -> None:
+        """Push to the device whose files are those of `device`, until its verdict; raise what was not expected."""
+        outcome = self.try_push(device, release, report, is_healthy=is_healthy)
+        assert outcome.result == ("committed" if is_healthy else "rolled-back"), outcome
+
+    def try_push(
+        self, device: Device, release: Release, report: Report = lambda: None, *, is_healthy: bool = True
+    ) -> Outcome:
+        """Push, and return how it ended."""
+        with self._connected(device, report, is_healthy=is_healthy) as connect:
+            return self._root.push(self._bundles[release.name], connect)
+
+    def roll_back(self, device: Device, report: Report) -> None:
+        """Ask for the release before."""
+        with (
+            self._connected(device, report, is_healthy=True) as connect,
+            contextlib.closing(Link(connect(), threading.Event())) as link,
+        ):
+            link.ask("lock", {"who": "tester", "why": "test"})
+            link.ask("rollback")
+            report()
+
+    @contextlib.contextmanager
+    def _connected(self, device: Device, report: Report, *, is_healthy: bool) -> Any:
+        """Give what opens a connection to an agent; after the block no agent is left."""
+        served = Device(Layout(self._root.root), Durable(Rooted(device.durable.files, self._root.root)))
+        units = FunctionUnits(served, is_healthy=is_healthy, report=report)
+        threads: list[threading.Thread] = []
+
+        def connect() -> Channel:
+            to_agent, from_client = os.pipe()
+            to_client, from_agent = os.pipe()
+            channel = PipeChannel(to_agent, from_agent)
+            threads.append(threading.Thread(target=serve, args=(channel, served, units), kwargs={"origin": "test"}))
+            threads[-1].start()
+            return PipeChannel(to_client, from_client)
+
+        serve_now(served)
+        yield connect
+        for thread in threads:
+            thread.join(30)
+            assert not thread.is_alive(), "an agent does not end"

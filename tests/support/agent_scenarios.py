@@ -1,0 +1,40 @@
+"""What a power cut interrupts in the crash enumeration, done by the real agent: its order of steps and no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.agent_push import AgentPush
+from tests.support.crash import Scenario
+from tests.support.scenarios import BARE, after
+
+AGENT_SCENARIOS = ("agent: push, healthy", "agent: push, unhealthy", "agent: first push, healthy", "agent: rollback")
+
+
+def agent_scenarios(directory: Path) -> list[Scenario]:
+    """Return `AGENT_SCENARIOS`; the real files of the device are in `directory`."""
+    made = AgentPush(directory)
+    old, new = made.old, made.new
+    serves_old = after(lambda device: made.push(device, _nobody, old))
+    serves_new = after(lambda device: made.push(device, _nobody, new), start=serves_old)
+    common = {"known": (old, new), "kept": (old,), "proven": (old.name,), "pushed_again": new}
+    first = {**common, "kept": (), "proven": ()}
+    both = {**common, "kept": (old, new), "proven": (old.name, new.name)}
+    healthy, unhealthy, on_bare, rollback = AGENT_SCENARIOS
+    return [
+        Scenario(healthy, serves_old, lambda d, report: made.push(d, report, new), ends_on=new.name, **common),
+        Scenario(
+            unhealthy,
+            serves_old,
+            lambda d, report: made.push(d, report, new, is_healthy=False),
+            ends_on=old.name,
+            marked=new,
+            **common,
+        ),
+        Scenario(on_bare, BARE, lambda d, report: made.push(d, report, new), ends_on=new.name, **first),
+        Scenario(rollback, serves_new, made.roll_back, ends_on=old.name, **both),
+    ]
+
+
+def _nobody() -> None:
+    pass

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from edge.device.device import Device
 from edge.device.health import read_health
 from edge.device.moment import this_moment
 from edge.device.state import Phase, State
@@ -42,7 +44,7 @@ def _take_up(session: Session, request: Request) -> None:
         state = session.device.state()
         if state.phase is Phase.TRIAL and state.target is not None and _is_orphaned(session, state):
             session.talk.go_on_alone()
-            _finish(session, state, state.target)
+            _finish(session, state.target)
     finally:
         session.close()
 
@@ -54,9 +56,20 @@ def _is_orphaned(session: Session, state: State) -> bool:
     return not is_fresh and all(session.units.state(unit).active in ("inactive", "failed") for unit in units)
 
 
-def _finish(session: Session, state: State, release: str) -> None:
+def _finish(session: Session, release: str) -> None:
+    _begin_again(session.device)
     switch_to(session.device, release)
     health = read_health(session.device.layout.health)
     if session.units.state(RUNTIME_UNIT).active != "active" or health is None or health.release != release:
         restart_runtime(session)
     session.units.start(TRIAL_UNIT, wait=False, timeout_s=_START_S)
+
+
+def _begin_again(device: Device) -> None:
+    # The time in which nobody looked does not count against the release.
+    moment = this_moment()
+    with device.locked():
+        state = device.state()
+        if state.phase is Phase.TRIAL:
+            begun = replace(state, boot_id=moment.boot_id, started_at=moment.at, started_boottime_ns=moment.boottime_ns)
+            device.write_state(begun)

@@ -8,13 +8,16 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from edge.deploy.push.link import Link
 from edge.device.lock import PushLock
+from edge.device.moment import this_moment
 from edge.device.state import Phase
+from edge.device.switch import arm
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.integration
@@ -113,3 +116,29 @@ def test_f8_an_agent_whose_client_says_nothing_ends_and_gives_the_lock_back(devi
         link.ask("lock", {"who": "tester", "why": "test"})
         assert PushLock(device.layout).holder()["who"] == "tester"
         assert _seconds_until_free(device) <= 2.0
+
+
+def test_f6_a_trial_that_nobody_judges_is_judged_once_the_next_push_asks_for_the_lock(device):
+    first, second, third = (device.bundle(name, sequence=number) for number, name in enumerate("abc", start=1))
+    device.push(first)
+    device.push(second)
+    now = this_moment()
+    # What an agent leaves that is killed right after it has armed.
+    arm(device.device, first.manifest.release, moment=replace(now, boottime_ns=now.boottime_ns - 30_000_000_000))
+
+    outcome = device.push(third, lock_wait_s=30.0)
+
+    assert (outcome.result, outcome.exit_code) == ("committed", 0), outcome
+    assert device.device.state().fallback == first.manifest.release
+
+
+def test_f6_a_trial_that_has_just_begun_is_left_alone(device):
+    first, second, third = (device.bundle(name, sequence=number) for number, name in enumerate("abc", start=1))
+    device.push(first)
+    device.push(second)
+    arm(device.device, first.manifest.release, moment=this_moment())
+
+    outcome = device.push(third)
+
+    assert (outcome.result, outcome.code) == ("refused", "lock.trial")
+    assert _serves(device) == second.manifest.release

@@ -73,7 +73,9 @@ def test_a_plan_says_what_would_be_done_and_does_nothing(device):
     outcome = device.push(bundle, is_plan=True)
     assert (outcome.result, outcome.exit_code) == ("planned", 10)
     assert outcome.evidence["bytes"] == 50_000 + len(b"name: one")
-    assert outcome.evidence["engine"] == {"key": None, "build": True}
+    engine = outcome.evidence["engine"]
+    assert (engine["key"], engine["build"], engine["last_build_s"]) == (None, True, None)
+    assert "none here yet" in engine["why"]
     assert sorted(str(path) for path in device.root.rglob("*") if path.name != "agent.pid") == before
     device.push(bundle)
     outcome = device.push(bundle, is_plan=True)
@@ -243,7 +245,7 @@ def test_a_file_that_changed_after_bundling_is_not_sent(device):
 def test_a_push_that_wants_to_be_confirmed_confirms_over_a_new_connection(device):
     outcome = device.push(device.bundle(), confirm=True)
     assert outcome.result == "committed"
-    assert [event.phase for event in device.events if event.event == "note"] == ["trial"]
+    assert [event.phase for event in device.events if event.event == "note"] == ["plan", "trial"]
     assert "confirm" in _audited(device)
 
 

@@ -42,7 +42,7 @@ class Outbox:
         self._idle = threading.Condition(self._lock)
         self._retained: dict[str, Entry] = {}
         self._unsent: dict[str, None] = {}
-        self._settled: dict[str, Entry] = {}
+        self._settled: set[Entry] = set()
         self._gaps: deque[Entry] = deque()
         self._runs: deque[GapRun] = deque()
         self._open_runs: dict[str, GapRun] = {}
@@ -93,8 +93,7 @@ class Outbox:
             else:
                 self._delivered += 1
                 self._acknowledged += entry.number is not None
-            if entry.is_retained:
-                self._settled[entry.topic] = entry
+            self._settle(entry)
             self._notify_if_idle()
 
     def park(self, entry: Entry, reason: GapReason) -> None:
@@ -224,8 +223,7 @@ class Outbox:
         self._let_go += 1
         self._declared -= entry.gap_count
         self._lost += entry.gap_count
-        if entry.is_retained:
-            self._settled[entry.topic] = entry
+        self._settle(entry)
         if entry.number is not None:
             self._declare(entry.number, reason)
 
@@ -260,7 +258,13 @@ class Outbox:
 
     def _is_settled(self, entry: Entry) -> bool:
         """Whether a retained entry has been counted already: it is only being sent again."""
-        return entry.is_retained and self._settled.get(entry.topic) is entry
+        return entry in self._settled
+
+    def _settle(self, entry: Entry) -> None:
+        """Remember that a retained entry is counted, for as long as it is sent again or may be."""
+        if entry.is_retained:
+            known = {*self._settled, entry}
+            self._settled = {e for e in known if e in self._in_flight or self._retained.get(e.topic) is e}
 
     def _waiting(self) -> int:
         unsent = sum(not self._is_settled(self._retained[topic]) for topic in self._unsent)

@@ -106,6 +106,21 @@ def test_after_a_reconnect_state_is_sent_again_and_counted_as_resent():
     assert (counts["accepted"], counts["delivered"], counts["resent"]) == (1, 1, 1)
 
 
+def test_a_state_that_is_sent_again_while_a_newer_one_overtakes_it_is_counted_once():
+    outbox = small_outbox()
+    state = StreamStateMessage(device="gate-01", stream="east", state="connecting", since=None)
+    outbox.put(entry_from_message(state))
+    outbox.acknowledge(outbox.take())
+    outbox.put_back_all()
+    again = outbox.take()
+    outbox.put(entry_from_message(StreamStateMessage(device="gate-01", stream="east", state="up", since=None)))
+    newer = outbox.take()
+    outbox.acknowledge(newer)
+    assert (outbox.counts()["delivered"], outbox.counts()["waiting"]) == (2, 0)
+    outbox.acknowledge(again)
+    assert (outbox.counts()["accepted"], outbox.counts()["delivered"]) == (2, 2)
+
+
 def test_a_refused_number_is_declared():
     outbox = small_outbox()
     put_frames(outbox, 1, 3)

@@ -57,6 +57,11 @@ def test_f21_a_release_that_fails_in_service_is_undone_and_taken_again_only_on_r
     status = site.status()
     assert reason in status["state"]["last"]["reason"]
     assert status["bad"][bad.manifest.release]["verdict"] == "bad"
+    wait_until(
+        lambda: site.watcher.last_switch().get("release") == bad.manifest.release, what="the switch is published"
+    )
+    assert site.watcher.last_switch()["result"] == "rolled-back"
+    assert reason in str(site.watcher.last_switch()["reason"])
 
     again = site.push(bad)
 

@@ -29,7 +29,7 @@ FAULTS: dict[int, tuple[str, str, str]] = {
     8: (
         "A link that falls silent without an end",
         "both sides notice, the second push succeeds",
-        "the deadlines of 30 s and 15 s are shortened in the test",
+        "the deadlines of 30 s and 15 s are real in the lab only; a client then tries for another minute",
     ),
     9: ("A link that is cut within a blob, again and again", "resumed; at most 1 MiB is sent twice for each cut", ""),
     10: ("Two pushes at once", "the second is told who, since when and why, or waits", ""),

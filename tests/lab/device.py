@@ -1,7 +1,8 @@
 """A virtual device: booted by systemd-nspawn on an overlay, reachable by ssh, without internet.
 
 What it cannot stand in for: a clock of its own (a container has the host's, and no option of systemd-nspawn changes
-that), a GPU, and what a power cut does to data that was not synced (the host keeps the page cache).
+that; units with a /proc of their own also see the host's boot id), a GPU, and what a power cut does to data that was
+not synced (the host keeps the page cache).
 """
 
 from __future__ import annotations

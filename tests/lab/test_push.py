@@ -63,6 +63,8 @@ def test_a_new_table_reaches_a_serving_device_which_serves_until_the_switch(site
     assert arrived[first_of_new].epoch > arrived[first_of_new - 1].epoch
     assert arrived[first_of_new].seq == 1
     assert site.watcher.undeclared() == {}
+    wait_until(lambda: site.watcher.last_switch().get("release") == new, what="the switch is published")
+    assert site.watcher.last_switch()["result"] == "committed"
 
 
 def test_logs_show_what_the_units_wrote(site):

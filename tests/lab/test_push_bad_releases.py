@@ -46,7 +46,7 @@ def assert_old_release_serves(site, shop) -> None:
         (with_a_dead_camera, "stream east: 0.00 frames per second"),
     ],
 )
-def test_a_release_that_fails_in_service_is_undone_and_taken_again_only_on_request(site, shop, change, reason):
+def test_f21_a_release_that_fails_in_service_is_undone_and_taken_again_only_on_request(site, shop, change, reason):
     bad = shop.signer.variant(shop.first, pipeline=change, health=SHORT)
 
     said = site.push(bad)
@@ -57,6 +57,11 @@ def test_a_release_that_fails_in_service_is_undone_and_taken_again_only_on_reque
     status = site.status()
     assert reason in status["state"]["last"]["reason"]
     assert status["bad"][bad.manifest.release]["verdict"] == "bad"
+    wait_until(
+        lambda: site.watcher.last_switch().get("release") == bad.manifest.release, what="the switch is published"
+    )
+    assert site.watcher.last_switch()["result"] == "rolled-back"
+    assert reason in str(site.watcher.last_switch()["reason"])
 
     again = site.push(bad)
 
@@ -80,7 +85,7 @@ def test_a_release_that_has_failed_is_tried_again_when_told_so(site, shop):
     ],
     ids=["a clip that is not there", "golden frames that are not met"],
 )
-def test_a_release_that_cannot_be_proven_is_never_switched_to(site, shop, made, code, says):
+def test_f20_a_release_that_cannot_be_proven_is_never_switched_to(site, shop, made, code, says):
     before = len(site.watcher.arrived())
     invocation = site.device.run("systemctl show -p InvocationID --value edge-runtime").stdout
 
@@ -93,7 +98,7 @@ def test_a_release_that_cannot_be_proven_is_never_switched_to(site, shop, made, 
     assert site.device.run("systemctl show -p InvocationID --value edge-runtime").stdout == invocation
 
 
-def test_a_release_that_never_gets_ready_is_undone_at_the_start_deadline(site, shop):
+def test_f21_a_release_that_never_gets_ready_is_undone_at_the_start_deadline(site, shop):
     slow = shop.signer.variant(shop.first, health=SHORT, pipeline=lambda it: it["batch"].update(max_wait_ms=21))
     with drop_in(site.device, "edge-runtime", "[Service]\nTimeoutStartSec=6s\nTimeoutStopSec=3s\n"):
         client = site.start_until("build", "end", "push", slow.path)

@@ -69,7 +69,7 @@ def test_f6_an_agent_that_is_killed_is_called_again_and_the_push_ends_well(site,
     site.wait_serving(new.manifest.release)
 
 
-def test_a_build_that_is_killed_leaves_the_old_release_serving(site, new):
+def test_f19_a_build_that_is_killed_leaves_the_old_release_serving(site, new):
     old = site.current()
     client = site.start_until("build", "begin", "push", new.path)
     wait_until(lambda: site.is_in("edge-build", "activating"), what="the build runs")

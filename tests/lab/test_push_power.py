@@ -14,10 +14,17 @@ QUICK = dataclasses.replace(HEALTH, hold_s=3, deadline_s=30)
 
 
 @pytest.mark.parametrize(
-    ("phase", "event"), [("upload", "progress"), ("build", "begin"), ("switch", "begin"), ("trial", "progress")]
+    ("how", "phase", "event"),
+    [
+        ("power", "upload", "progress"),
+        ("power", "build", "begin"),
+        ("power", "switch", "begin"),
+        ("power", "trial", "progress"),
+        ("reboot", "build", "begin"),
+        ("reboot", "trial", "progress"),
+    ],
 )
-@pytest.mark.parametrize("how", ["power", "reboot"])
-def test_f8_a_device_that_goes_down_serves_again_and_the_same_push_goes_on(site, shop, how, phase, event):
+def test_f1_a_device_that_goes_down_serves_again_and_the_same_push_goes_on(site, shop, how, phase, event):
     new = shop.signer.variant(shop.first, health=QUICK, more={"clips/large.bin": os.urandom(24 << 20)})
     old = site.current()
 

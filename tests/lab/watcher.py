@@ -64,6 +64,11 @@ class Watcher:
         of_device = [one["state"] for one in states if one.get("schema", "").startswith("edge.state")]
         return of_device[-1] if of_device else None
 
+    def last_switch(self) -> dict[str, object]:
+        """Return what the device has last published of a switch; empty: nothing."""
+        told = self._collector.payloads("/deploy")
+        return told[-1] if told else {}
+
     def close(self) -> None:
         """Stop watching."""
         self._collector.close()

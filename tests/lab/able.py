@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-import platform
 import shutil
 from pathlib import Path
 
 from tests.lab import image, network
+from tests.lab.emulation import is_foreign, why_not_emulated
 
 _NEEDED = ("systemd-nspawn", "debootstrap", "ip", "nsenter", "ssh", "ssh-keygen", "mkfs.ext4")
 _CAP_SYS_ADMIN = 1 << 21
@@ -24,19 +24,10 @@ def why_not() -> str | None:
         return "systemd-nspawn needs root"
     if not _capabilities() & _CAP_SYS_ADMIN:
         return "systemd-nspawn needs CAP_SYS_ADMIN"
-    return _why_no_foreign_code() or network.why_no_namespaces()
+    wanted = image.debian_architecture()
+    return (why_not_emulated(wanted) if is_foreign(wanted) else None) or network.why_no_namespaces()
 
 
 def _capabilities() -> int:
     status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line)
     return int(status["CapEff"], 16)
-
-
-def _why_no_foreign_code() -> str | None:
-    wanted = image.debian_architecture()
-    if wanted == {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine()):
-        return None
-    emulator = {"arm64": "qemu-aarch64"}.get(wanted, f"qemu-{wanted}")
-    if not Path(f"/proc/sys/fs/binfmt_misc/{emulator}").exists():
-        return f"no binfmt_misc entry {emulator}: install qemu-user-static and mount binfmt_misc"
-    return None

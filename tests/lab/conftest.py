@@ -14,7 +14,8 @@ from edge.bundle.folder import Bundle
 from tests.lab import releases
 from tests.lab.able import why_not
 from tests.lab.device import VirtualDevice, push_key
-from tests.lab.image import base_image, image_path
+from tests.lab.emulation import is_foreign, keep_setuid
+from tests.lab.image import base_image, debian_architecture, image_path
 from tests.lab.provisioning import provision
 from tests.lab.site import Site, open_site
 from tests.support.mosquitto import free_port
@@ -35,6 +36,8 @@ def lab() -> None:
         why = "its image has not been made yet; run: make lab"
     if why is None:
         base_image()
+        if is_foreign(debian_architecture()):
+            keep_setuid(debian_architecture())
     elif is_required:
         pytest.fail(f"no virtual device: {why}")
     else:

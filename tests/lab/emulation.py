@@ -1,0 +1,35 @@
+"""Programs of another architecture, run by qemu through binfmt_misc, with the rights that their files have."""
+
+from __future__ import annotations
+
+import platform
+import re
+from pathlib import Path
+
+_ENTRIES = Path("/proc/sys/fs/binfmt_misc")
+_QEMU_OF = {"arm64": "qemu-aarch64"}
+
+
+def is_foreign(architecture: str) -> bool:
+    """Return whether `architecture` (Debian's name) is not this machine's."""
+    return architecture != {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine())
+
+
+def why_not_emulated(architecture: str) -> str | None:
+    """Return why programs of a foreign `architecture` cannot run here; None if they can."""
+    entry = _ENTRIES / _QEMU_OF.get(architecture, f"qemu-{architecture}")
+    return None if entry.exists() else f"no binfmt_misc entry {entry.name}: install qemu-user-static, mount binfmt_misc"
+
+
+def keep_setuid(architecture: str) -> None:
+    """Register the emulator anew with the flag C, without which sudo in a device would run as its caller."""
+    entry = _ENTRIES / _QEMU_OF[architecture]
+    text = entry.read_text()
+    fields = dict(re.findall(r"^(interpreter|offset|magic|mask) (\S+)$", text, re.MULTILINE))
+    (flags,) = re.findall(r"^flags: (\S*)$", text, re.MULTILINE)
+    if "C" in flags:
+        return
+    magic, mask = ("".join(rf"\x{one}" for one in re.findall("..", fields[name])) for name in ("magic", "mask"))
+    entry.write_text("-1")
+    line = f":{entry.name}:M:{fields['offset']}:{magic}:{mask}:{fields['interpreter']}:{flags}OC"
+    (_ENTRIES / "register").write_text(line)

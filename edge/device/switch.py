@@ -271,7 +271,7 @@ def _needs_person(reason: str) -> DeployError:
     return DeployError(
         "person.failed",
         f"the device stopped trying: {reason}",
-        hint="push a release with --force, or rollback --to one that is kept",
+        hint="push a release with --retry-bad, or rollback --to one that is kept",
     )
 
 

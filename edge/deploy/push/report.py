@@ -26,7 +26,7 @@ class Report:
         self._say(name, BEGIN, total=total)
         yield
         self.moved_at = time.monotonic()
-        self._say(name, END, total=total)
+        self._say(name, END, bytes=total, total=total)  # whatever of its progress was passed over on the way
 
     def note(self, phase: str, text: str, *, code: str | None = None) -> None:
         """Tell a person something."""

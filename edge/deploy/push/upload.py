@@ -28,7 +28,6 @@ def upload(link: Link, bundle: Pushable, report: Report) -> None:
             taker = report.taker(_PHASE, before=done - offset, total=total)
             _send(link, bundle, files[sha256], offset, taker, report)
             done += files[sha256].length_bytes - offset
-            report.far(_PHASE, done, total)
 
 
 def _send(

@@ -35,8 +35,16 @@ def test_every_command_works_as_printed(checkout):
     assert list((checkout / "out" / "look").glob("*.jpg"))
 
 
+def test_what_is_typed_for_a_device_is_what_the_lab_types_from_the_page():
+    page = (ROOT / "docs/first-device.md").read_text(encoding="utf-8").splitlines()
+    commands = [line for line in README.splitlines() if line.startswith("    edge-deploy ")]
+
+    assert len(commands) == 4
+    assert [line for line in commands if line not in page] == []
+
+
 def test_make_has_every_target_that_is_named():
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
     assert {"demo", "test"} <= set(re.findall(r"`?make ([a-z]+)", README)) <= set(targets)
 

@@ -17,7 +17,7 @@ _PACKAGES = (
     "systemd",
     "systemd-sysv",
     "dbus",
-    "dbus-user-session",  # debootstrap does not find who provides what dconf-service asks for
+    "dbus-x11",  # debootstrap does not find who provides the session bus that dconf-service asks for
     "udev",
     "openssh-server",
     "sudo",

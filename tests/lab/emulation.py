@@ -9,7 +9,10 @@ from pathlib import Path
 from tests.lab.device import VirtualDevice
 
 _ENTRIES = Path("/proc/sys/fs/binfmt_misc")
-_CAGED = ("edge-build", "edge-recover", "edge-rollback", "edge-trial")
+_LOOSENED = {
+    **dict.fromkeys(("edge-build", "edge-recover", "edge-rollback", "edge-trial"), "PrivateNetwork=no"),
+    **dict.fromkeys(("edge-runtime", "systemd-tmpfiles-setup"), "LoadCredential=\nSetCredential="),
+}
 _QEMU_OF = {"arm64": "qemu-aarch64"}
 
 
@@ -39,8 +42,8 @@ def keep_setuid(architecture: str) -> None:
 
 
 def loosen(device: VirtualDevice) -> None:
-    """Take from our units what an emulated systemd cannot set up: it has no netlink, and so no network of its own."""
-    for unit in _CAGED:
+    """Take from the units what systemd cannot set up under emulation: networks of their own, and credentials."""
+    for unit, lines in _LOOSENED.items():
         folder = f"/etc/systemd/system/{unit}.service.d"
-        device.run(f"mkdir -p {folder} && printf '[Service]\\nPrivateNetwork=no\\n' > {folder}/90-emulated.conf")
+        device.run(f"mkdir -p {folder} && cat > {folder}/90-emulated.conf", content=f"[Service]\n{lines}\n")
     device.run("systemctl daemon-reload")

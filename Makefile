@@ -31,7 +31,7 @@ lab: setup       ## provision and push against virtual devices; needs root (syst
 	@EDGE_REQUIRE_LAB=1 $(PYTHON) -m pytest tests/lab $(ARGS)
 
 lab-aarch64: setup   ## the same on an emulated aarch64; needs qemu-user-static and binfmt_misc
-	@EDGE_LAB_ARCH=arm64 EDGE_LAB_BOOT_S=300 EDGE_REQUIRE_LAB=1 $(PYTHON) -m pytest tests/lab $(ARGS)
+	@EDGE_LAB_ARCH=arm64 EDGE_LAB_BOOT_S=300 EDGE_REQUIRE_LAB=1 $(PYTHON) -m pytest tests/lab/test_foreign.py $(ARGS)
 
 format: setup    ## let ruff write
 	@.venv/bin/ruff format edge tests

@@ -51,6 +51,12 @@ def debian_architecture() -> str:
     return os.environ.get("EDGE_LAB_ARCH", mine)
 
 
+def slowness() -> int:
+    """Return by how much longer things may take: an emulated device takes minutes for what takes seconds."""
+    mine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine())
+    return 1 if debian_architecture() == mine else 20
+
+
 def image_path() -> Path:
     """Return where the image lies, or would lie: its name tells how it is made."""
     words = f"{_RECIPE} {_suite()} {debian_architecture()} {list(_PACKAGES)}"

@@ -22,6 +22,7 @@ from edge.demo.samples import write_sample
 from edge.demo.street.scene import Scene
 from edge.media.ffmpeg.encode import write_h264
 from edge.types import ImageSize
+from tests.lab.image import slowness
 from tests.lab.provisioning import ROOT, edge_deploy
 
 MODEL, TABLE = ROOT / "edge/demo/model/traffic.onnx", ROOT / "calib_cache/traffic.calib.json"
@@ -29,7 +30,9 @@ SIZE, FPS, CLIP_FRAMES, SAMPLES = ImageSize(width=640, height=360), 15, 60, 12
 # Neither the demo's cameras, which made the table, nor the model's training.
 CAMERA_SEEDS, SAMPLE_SEED = {"east": 31, "west": 33}, 777
 # On two cores that also run the workstation's side, how fast frames come says nothing about a release.
-HEALTH = HealthLimits(hold_s=5, deadline_s=40, min_rate_share=0.3, max_slowdown=20)
+HEALTH = HealthLimits(
+    hold_s=5, deadline_s=40 * slowness(), min_rate_share=0.3 / slowness(), max_slowdown=20 * slowness()
+)
 Content = Mapping[str, bytes]
 
 
@@ -133,3 +136,8 @@ def _changed(content: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
 
 def _file(path: str, role: Role, content: bytes) -> BundledFile:
     return BundledFile(path=path, role=role, length_bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+def length_bytes(bundle: Bundle) -> int:
+    """Return the length of all files of a bundle together."""
+    return sum(one.length_bytes for one in bundle.manifest.files)

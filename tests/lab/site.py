@@ -16,6 +16,7 @@ from typing import Any
 
 from edge.bundle.folder import Bundle
 from tests.lab.device import VirtualDevice
+from tests.lab.image import slowness
 from tests.lab.provisioning import ROOT
 from tests.lab.watcher import Watcher
 from tests.support.mosquitto import Mosquitto
@@ -78,7 +79,7 @@ class Site:
                 return child
         raise AssertionError(f"{command} ended before {phase} {event}: {told[-3:]}")
 
-    def end(self, child: subprocess.Popen[str], *, timeout_s: float = 240.0) -> Said:
+    def end(self, child: subprocess.Popen[str], *, timeout_s: float = 240.0 * slowness()) -> Said:
         """Wait for what `start` has started."""
         told, warned = child.communicate(timeout=timeout_s)
         return Said(child.returncode, _documents(told), warned)
@@ -88,7 +89,7 @@ class Site:
         child.kill()
         child.communicate(timeout=20)
 
-    def do(self, command: str, *words: str | Path, timeout_s: float = 240.0) -> Said:
+    def do(self, command: str, *words: str | Path, timeout_s: float = 240.0 * slowness()) -> Said:
         """Run `edge-deploy COMMAND ... gate-01 --json` to its end."""
         began = time.monotonic()
         said = self.end(self.start(command, *words), timeout_s=timeout_s)
@@ -158,7 +159,7 @@ class Site:
         """Return what our units have said, in this boot and those before."""
         return self.device.run("journalctl --no-pager -q -o cat -u 'edge-*'", check=False).stdout
 
-    def wait_serving(self, release: str, *, timeout_s: float = 60.0) -> None:
+    def wait_serving(self, release: str, *, timeout_s: float = 60.0 * slowness()) -> None:
         """Wait until detections of a release arrive."""
         count = self.watcher.count(release)
         wait_until(

@@ -6,13 +6,8 @@ import dataclasses
 
 import pytest
 
-from edge.bundle.folder import Bundle
-from tests.lab.releases import HEALTH
+from tests.lab.releases import HEALTH, length_bytes
 from tests.support.wait import wait_until
-
-
-def length_bytes(bundle: Bundle) -> int:
-    return sum(one.length_bytes for one in bundle.manifest.files)
 
 
 def streams(site) -> dict[str, str]:

@@ -20,7 +20,7 @@ from edge.deploy.push.report import Report
 from edge.deploy.push.result import result_of
 from edge.deploy.push.upload import upload
 from edge.deploy.push.verdict import COMMITTED, elapsed_s, is_on_trial, serves_current, verdict_of
-from edge.deploy.push.words import golden_words, plan_words
+from edge.deploy.push.words import golden_words, plan_words, silent_words
 from edge.errors import DeployError
 from edge.transport.channel import Channel
 
@@ -201,6 +201,7 @@ class _Push:
                         self._await_old_release(link)
                     raise verdict
                 if verdict == COMMITTED:
+                    self._tell_silent(status)
                     break
                 if not is_on_trial(status, self._release):
                     self._is_switched = False  # the request was lost on the way: nothing has changed on the device
@@ -213,6 +214,10 @@ class _Push:
                 self._pause(_WATCH_PAUSE_S)
         self._clean(link)
         return _End("committed")
+
+    def _tell_silent(self, status: Mapping[str, Any]) -> None:
+        for words in silent_words(status):
+            self._report.note("trial", words)
 
     def _await_old_release(self, link: Link) -> None:
         # The verdict is on the disk before the service is started again; who reads "serves" wants it to be true.

@@ -7,7 +7,7 @@ from typing import Any
 
 from edge.bundle.manifest import Manifest
 
-__all__ = ["golden_words", "plan_words"]
+__all__ = ["golden_words", "plan_words", "silent_words"]
 
 
 def plan_words(plan: Mapping[str, Any], manifest: Manifest) -> str:
@@ -28,6 +28,19 @@ def golden_words(built: Mapping[str, Any]) -> str:
         f"engine {str(built['key'])[:12]} finds {golden['found']} of {golden['expected']} sure detections of the float "
         f"model, {golden['extra']} others, scores differ by {golden['score_error']:.3f}"
     )
+
+
+def silent_words(status: Mapping[str, Any]) -> list[str]:
+    """Return one sentence for each stream that gives no frames, by the device's answer to `status`.
+
+    A trial does not blame the release for a stream that was silent before or is new; a person has to know of it.
+    """
+    streams = (status.get("health") or {}).get("streams") or {}
+    return [
+        f"stream {name} gives no frames ({one['state']}); it is new or gave none before, so the release is not blamed"
+        for name, one in sorted(streams.items())
+        if one["state"] in ("connecting", "down") or not one["inferred"]
+    ]
 
 
 def _engine_words(engine: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from edge.bundle.manifest import Role
-from edge.deploy.push.words import golden_words, plan_words
+from edge.deploy.push.words import golden_words, plan_words, silent_words
 from tests.support.manifests import bundled, manifest
 
 ONNX, PIPELINE = bundled("model.onnx", Role.MODEL, b"m" * 90), bundled("pipeline.yaml", Role.PIPELINE, b"p" * 10)
@@ -47,3 +47,24 @@ def test_the_gate_says_what_was_found_of_what():
     assert golden_words({"key": "c" * 64, "golden": golden}) == (
         "engine cccccccccccc finds 50 of 51 sure detections of the float model, 2 others, scores differ by 0.012"
     )
+
+
+def test_who_pushes_hears_of_each_stream_that_gives_no_frames():
+    streams = {
+        "east": {"state": "up", "decoded": 9, "inferred": 9},
+        "gate": {"state": "down", "decoded": 9, "inferred": 9},
+        "lobby": {"state": "connecting", "decoded": 0, "inferred": 0},
+        "clip": {"state": "ended", "decoded": 9, "inferred": 9},
+    }
+
+    said = silent_words({"health": {"streams": streams}})
+
+    assert [words.split(";")[0] for words in said] == [
+        "stream gate gives no frames (down)",
+        "stream lobby gives no frames (connecting)",
+    ]
+
+
+@pytest.mark.parametrize("status", [{}, {"health": None}, {"health": {"streams": {}}}])
+def test_a_device_that_says_nothing_of_its_streams_leaves_nothing_to_tell(status):
+    assert silent_words(status) == []

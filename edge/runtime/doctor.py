@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from edge.engine.openvino.saturation import sums_saturate
 from edge.errors import EdgeError
 from edge.media.gstreamer.binding import load as load_gstreamer
 
@@ -43,6 +44,7 @@ def examine() -> Iterator[Finding]:
     cores = len(os.sched_getaffinity(0))
     yield _fact("machine", f"{platform.machine()}, {cores} cores, Python {sys.version.split()[0]}")
     yield _library("openvino", is_needed=True, use="the CPU engine", get="pip install openvino")
+    yield from _int8()
     yield _library("tensorrt", is_needed=False, use="the GPU engine", get="comes with JetPack, not from pip")
     yield _library("onnx", is_needed=True, use="reading models", get="pip install onnx")
     yield _library("paho-mqtt", is_needed=True, use="MQTT", get="pip install paho-mqtt")
@@ -61,6 +63,15 @@ def _library(name: str, *, is_needed: bool, use: str, get: str) -> Finding:
     except importlib.metadata.PackageNotFoundError:
         return Finding(name=name, is_there=False, is_needed=is_needed, detail=f"for {use}: {get}")
     return Finding(name=name, is_there=True, is_needed=is_needed, detail=detail)
+
+
+def _int8() -> Iterator[Finding]:
+    try:
+        saturate = sums_saturate()
+    except EdgeError:
+        return  # without openvino, which is told already
+    detail = "computed in float, at its speed: INT8 sums saturate here (no VNNI)" if saturate else "INT8 sums are exact"
+    yield Finding(name="int8 on the CPU", is_there=not saturate, is_needed=False, detail=detail)
 
 
 def _gstreamer() -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 """Explicit Q/DQ ONNX: written from ranges, and read back into ranges and a float model."""
 
 from edge.model.qdq.bias import corrected_tensors
+from edge.model.qdq.emulated import with_float_arithmetic
 from edge.model.qdq.insert import QdqModel, insert_qdq
 from edge.model.qdq.placement import quantizable_tensors
 from edge.model.qdq.read import read_qdq
@@ -14,5 +15,6 @@ __all__ = [
     "int8_mac_share",
     "quantizable_tensors",
     "read_qdq",
+    "with_float_arithmetic",
     "with_uint8_activations",
 ]

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from edge.errors import ModelError
 from edge.model.draft import Draft
 from edge.model.graph import Graph, Node, load_graph, node_proto
@@ -17,6 +15,7 @@ from edge.model.obstacles import INTEGER_OPERATORS, QDQ_OPERATORS
 from edge.model.qdq.placement import WEIGHTED, called, place
 from edge.model.qdq.scales import LEVELS
 from edge.model.qdq.share import is_dequantized
+from edge.model.qdq.stored import dequantized
 
 __all__ = ["read_qdq"]
 
@@ -89,15 +88,9 @@ class _Reader:
             and self._graph.constant(quantize.inputs[0]) is not None
         ):
             return quantize.inputs[0]  # stored in float, with a pair
-        values, scale, zero = (self._graph.constant(name) if name else None for name in _operands(node))
-        if values is None or scale is None:
-            raise self._refusal(node, "stored weights and scales")
-        if values.dtype not in (np.int8, np.uint8, np.int32):
-            raise self._refusal(node, f"weights in int8, got {values.dtype}")
-        axis = node.attributes.get("axis", 1) % max(1, values.ndim)
-        spread = [-1 if i == axis else 1 for i in range(values.ndim)] if scale.size > 1 else [1] * values.ndim
-        offset = 0 if zero is None else zero.astype(np.int32).reshape(spread if zero.size > 1 else [1] * values.ndim)
-        restored = ((values.astype(np.int32) - offset) * scale.reshape(spread)).astype(scale.dtype)
+        restored = dequantized(self._graph, node)
+        if restored is None:
+            raise self._refusal(node, "stored scales, and weights in int8, uint8 or int32")
         return self.draft.add_constant(f"{node.outputs[0]}/float", restored)
 
     def _activation(self, position: int, node: Node, quantize: Node) -> str:

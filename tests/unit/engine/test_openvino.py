@@ -2,6 +2,10 @@
 
 import dataclasses
 import logging
+import os
+import platform
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -159,6 +163,49 @@ def test_quantized_model_is_computed_right_behind_a_concat(tmp_path, monkeypatch
 
     assert quantized.mac_share_int8 == 1.0
     assert np.abs(outputs[0] - outputs[1]).mean() < 0.005 * np.abs(outputs[1]).mean()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other CPUs have no such instruction")
+def test_int8_is_right_on_a_cpu_whose_sums_saturate(tmp_path):
+    """OpenVINO held to AVX2, where two products are added in 16 bits, infers what it infers here."""
+    path = models.yolov5(tmp_path / "float.onnx", batch=1)
+    images = np.random.default_rng(0).integers(0, 256, (1, 96, 96, 3), np.uint8)
+    ranges = minmax(path, {"images": images.transpose(0, 3, 1, 2).astype(np.float32) / 255})
+    (tmp_path / "quantized.onnx").write_bytes(insert_qdq(path, inspect_model(path), ranges=ranges, keep_float=()).model)
+    np.save(tmp_path / "images.npy", images)
+    engine = OnnxRuntimeEngine(inspect_model(tmp_path / "quantized.onnx"), max_batch=1)
+    expected = infer(engine, images)
+
+    ended = subprocess.run(
+        [sys.executable, "-c", ON_AVX2, str(tmp_path)],
+        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert ended.stdout.split() == ["True"], ended.stderr
+    assert "int8 is computed in float" in ended.stderr
+    difference = np.abs(np.load(tmp_path / "output.npy") - expected)
+    assert difference.mean() < 0.0005 * np.abs(expected).mean()
+
+
+ON_AVX2 = """
+import logging, sys
+from pathlib import Path
+import numpy as np
+from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino.saturation import sums_saturate
+from edge.model.inspect import inspect_model
+
+logging.basicConfig(level="WARNING")
+folder = Path(sys.argv[1])
+engine = OpenVinoEngine(inspect_model(folder / "quantized.onnx"), OpenVinoOptions(max_batch=1))
+engine.canvases[0][:] = np.load(folder / "images.npy")
+engine.start(0, 1)
+np.save(folder / "output.npy", engine.wait(0))
+print(sums_saturate())
+"""
 
 
 def test_equal_nodes_are_each_given_out(tmp_path):

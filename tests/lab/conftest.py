@@ -109,6 +109,15 @@ def shop(provisioned_layer: Path, tmp_path_factory: pytest.TempPathFactory) -> S
 
 
 @pytest.fixture(scope="session")
+def retrained(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A release like the first, with another model and the table calibrated for it."""
+    folder = tmp_path_factory.mktemp("retrained")
+    pipeline = releases.write_pipeline(folder / "shop", shop.cameras, port=shop.port)
+    releases.retrained(pipeline.parent)
+    return shop.signer.variant(releases.bundle(pipeline, shop.cameras / "golden/images", folder / "made", push_key()))
+
+
+@pytest.fixture(scope="session")
 def served_layers(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
     """The state of a device that has been pushed its first release, and serves it at its next boot."""
     with open_site(tmp_path_factory.mktemp("first"), port=shop.port, layers=[shop.layer]) as site:

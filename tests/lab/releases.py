@@ -1,4 +1,4 @@
-"""Releases for stories: a synthetic street seen by two cameras, the demo's model, two tables, and short trials."""
+"""Releases for stories: a synthetic street seen by two cameras, the demo's model, others like it, and short trials."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+import onnx
 import yaml
 
 from edge.bundle.folder import Bundle, open_bundle, write_bundle
@@ -28,7 +30,8 @@ from tests.lab.provisioning import ROOT, edge_deploy
 MODEL, TABLE = ROOT / "edge/demo/model/traffic.onnx", ROOT / "calib_cache/traffic.calib.json"
 SIZE, FPS, CLIP_FRAMES, SAMPLES = ImageSize(width=640, height=360), 15, 60, 12
 # Neither the demo's cameras, which made the table, nor the model's training.
-CAMERA_SEEDS, SAMPLE_SEED = {"east": 31, "west": 33}, 777
+CAMERA_SEEDS, SAMPLE_SEED, CALIBRATION_SEED = {"east": 31, "west": 33}, 777, 4711
+CALIBRATION_IMAGES = 100
 # On two cores that also run the workstation's side, how fast frames come says nothing about a release.
 HEALTH = HealthLimits(
     hold_s=5, deadline_s=40 * slowness(), min_rate_share=0.3 / slowness(), max_slowdown=20 * slowness()
@@ -78,6 +81,25 @@ def another_table(path: Path) -> None:
         for name, one in table.tensors.items()
     }
     write_table(path, msgspec.structs.replace(table, tensors=wider))
+
+
+def retrained(folder: Path) -> None:
+    """Give a pipeline's folder another model: weights that differ by 0.2 %, and a table calibrated from new images."""
+    model = onnx.load(folder / MODEL.name)
+    generator = np.random.default_rng(7)
+    for weight in model.graph.initializer:
+        values = onnx.numpy_helper.to_array(weight)
+        if values.dtype == np.float32 and values.ndim == 4:
+            moved = values * (1 + 0.002 * generator.standard_normal(values.shape))
+            weight.CopyFrom(onnx.numpy_helper.from_array(moved.astype(np.float32), weight.name))
+    onnx.save(model, folder / MODEL.name)
+    scene = Scene(CALIBRATION_SEED, SIZE)
+    for index in range(CALIBRATION_IMAGES):
+        write_sample(folder / "calibration", f"seen-{index:03}", *scene.frame(index * 29))
+    words = ("--images", str(folder / "calibration/images"), "--method", "mse", "-o", str(folder / TABLE.name))
+    kept = [word for node in read_table(TABLE).keep_float for word in ("--keep-float", node)]
+    made = edge_deploy("calibrate", str(folder / MODEL.name), *words, *kept)
+    assert made.returncode == 0, made.stderr
 
 
 def bundle(pipeline: Path, golden: Path, out: Path, key: Path) -> Bundle:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
+from edge.bundle.folder import Bundle
+from edge.bundle.manifest import Role
+from edge.device.engine_record import BUILD, GOLDEN
 from tests.lab.releases import HEALTH, length_bytes
 from tests.support.wait import wait_until
 
 
 def streams(site) -> dict[str, str]:
     return {name: one["state"] for name, one in site.status()["health"]["streams"].items()}
+
+
+def digest_of(bundle: Bundle, role: Role) -> str:
+    (one,) = (file for file in bundle.manifest.files if file.role is role)
+    return one.sha256
 
 
 def test_a_provisioned_machine_serves_its_first_push_and_says_so(site, shop):
@@ -62,6 +71,29 @@ def test_a_new_table_reaches_a_serving_device_which_serves_until_the_switch(site
     assert site.watcher.last_switch()["result"] == "committed"
 
 
+def test_another_model_gets_an_engine_of_its_own_and_serves(site, shop, retrained, figures):
+    engines, before = set(site.file("engines").iterdir()), len(site.watcher.arrived())
+    assert digest_of(retrained, Role.MODEL) != digest_of(shop.first, Role.MODEL)
+
+    said = site.push(retrained)
+
+    assert (said.code, said.result["event"]) == (0, "committed"), said.told
+    site.wait_serving(retrained.manifest.release)
+    gap_s = site.watcher.longest_silence_s(since=before)
+    figures["another model"] = (
+        f"{said.result['bytes']} bytes, {said.seconds:.1f} s, of which the build {said.took_s('build'):.1f} s; "
+        f"gap in service {gap_s:.2f} s"
+    )
+    (engine,) = set(site.file("engines").iterdir()) - engines
+    inputs = json.loads((engine / BUILD).read_text())["inputs"]
+    assert inputs["onnx_sha256"] == digest_of(retrained, Role.MODEL)
+    assert inputs["calibration_sha256"] == digest_of(retrained, Role.CALIBRATION)
+    # `retrained` says nothing of this machine: what the gate found is on the device, made by the device.
+    assert json.loads((engine / GOLDEN).read_text())["found"] > 0
+    assert gap_s < 15
+    assert site.watcher.undeclared() == {}
+
+
 def test_logs_show_what_the_units_wrote(site):
     lines = site.do("logs", "-n", "200").result[site.device.name]["lines"]
 
@@ -75,14 +107,14 @@ def test_a_rollback_takes_seconds(site, shop, figures):
 
     assert (said.code, said.result["event"]) == (0, "rolled-back"), said.told
     assert said.seconds < 10
-    site.wait_serving(shop.first.manifest.release)
+    site.wait_serving(shop.second.manifest.release)
     gap_s = site.watcher.longest_silence_s(since=before)
     figures["rollback"] = f"{said.seconds:.1f} s, gap in service {gap_s:.2f} s"
     assert site.watcher.undeclared() == {}
 
 
-def test_a_push_that_is_confirmed_from_here_stays(site, shop):
-    said = site.push(shop.second, "--confirm", "--retry-bad")
+def test_a_push_that_is_confirmed_from_here_stays(site, retrained):
+    said = site.push(retrained, "--confirm", "--retry-bad")
 
     assert (said.code, said.result["event"]) == (0, "committed"), said.told
     assert site.state()["confirm"] is False

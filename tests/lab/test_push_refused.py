@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -159,6 +160,26 @@ def test_f8_a_link_that_goes_silent_is_given_up_by_both_sides(site, shop, figure
     assert (said.code, said.result["event"]) == (0, "committed"), said.told
     assert old != site.current() == new.manifest.release
     site.wait_serving(new.manifest.release)
+
+
+def test_f8_a_push_that_shall_not_try_again_ends_as_soon_as_the_silence_is_noticed(site, shop, figures):
+    new = shop.signer.variant(shop.first, health=QUICK, more={"clips/large.bin": os.urandom(24 << 20)})
+    client = site.start_until("upload", "progress", "push", "--reconnect", "1", new.path)
+
+    site.device.cable.unplug()
+    try:
+        began = time.monotonic()
+        said = site.end(client)
+        ended_s = time.monotonic() - began
+        site.seconds_until_free()
+    finally:
+        site.device.cable.plug()
+
+    assert (said.code, said.result["event"]) == (3, "unreachable"), said.told
+    assert ended_s <= 20
+    figures["half-open link: exit 3 with --reconnect 1"] = f"{ended_s:.0f} s"
+    again = site.push(new)
+    assert (again.code, again.result["event"]) == (0, "committed"), again.told
 
 
 def test_f8_a_device_that_does_not_answer_is_given_up_soon(site):

@@ -35,6 +35,15 @@ Examples:
 @click.option("--confirm", is_flag=True, help="The release stays only if it can be confirmed from here.")
 @click.option("--resume", is_flag=True, help="Go on with a rollout of this release that did not end.")
 @click.option("--lock-wait", "lock_wait_s", type=SECONDS, metavar="S", help="Wait so long for another push to end.")
+@click.option(
+    "--reconnect",
+    "reconnect_s",
+    type=SECONDS,
+    default=60.0,
+    show_default=True,
+    metavar="S",
+    help="Until the switch, try so long to reach a device again, from its last progress on.",
+)
 @click.option("--retry-bad", is_flag=True, help="Also a release that has failed on a device before.")
 @click.option("--key", type=click.Path(path_type=Path), metavar="KEY", help="SSH key that signs a pipeline's bundle.")
 @click.option(
@@ -55,6 +64,7 @@ def push(
     confirm: bool,
     resume: bool,
     lock_wait_s: float | None,
+    reconnect_s: float,
     retry_bad: bool,
     key: Path | None,
     golden: Path | None,
@@ -74,7 +84,12 @@ def push(
     chosen = choose(words, targets_path)
     bundle = _bundle_of(what, key=key, golden=golden)
     options = PushOptions(
-        is_plan=is_plan, detach=detach, confirm=confirm, retry_bad=retry_bad, lock_wait_s=lock_wait_s or 0.0
+        is_plan=is_plan,
+        detach=detach,
+        confirm=confirm,
+        retry_bad=retry_bad,
+        lock_wait_s=lock_wait_s or 0.0,
+        reconnect_s=reconnect_s,
     )
     manifest = bundle.manifest
     result = drive(

@@ -23,7 +23,7 @@ class PushOptions:
         confirm: the release stays only if this workstation can reach the device after the switch and says so.
         retry_bad: also a release that has failed on the device before, or a device that has stopped trying.
         lock_wait_s: how long to wait for another push.
-        reconnect_s: how long to try to reach a device again that was lost on the way, without progress.
+        reconnect_s: how long, from its last progress on, to try to reach a device that was lost before the switch.
         who: for the device's audit log.
     """
 

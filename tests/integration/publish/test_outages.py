@@ -7,9 +7,9 @@ import tracemalloc
 import pytest
 
 from edge.publish.messages import StreamStateMessage
+from tests.support.aborting_proxy import AbortingProxy
 from tests.support.fake_broker import FakeBroker
 from tests.support.mosquitto import free_port
-from tests.support.proxy import AbortingProxy
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 
@@ -118,7 +118,7 @@ def test_a_short_abort_does_not_make_the_device_look_offline(broker, collector, 
     with AbortingProxy(broker.port) as proxy:
         publisher = make_publisher(proxy.port)
         assert publisher.flush(5)
-        proxy.abort()
+        proxy.cut()
         publisher.publish(detections(1))
         assert publisher.flush(5)
         wait_until(lambda: collector.numbers()["east"], what="a message after the abort")

@@ -18,9 +18,9 @@ from edge.errors import ConfigError, PublishError
 from edge.publish.messages import DetectionsMessage, StreamStateMessage
 from edge.publish.mqtt.subscriber import Subscriber
 from edge.publish.mqtt.trouble import Backoff
+from tests.support.aborting_proxy import AbortingProxy
 from tests.support.fake_broker import Behaviour, FakeBroker
 from tests.support.mosquitto import free_port
-from tests.support.proxy import AbortingProxy
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 
@@ -98,7 +98,7 @@ def test_what_the_broker_held_during_a_short_loss_is_not_missed(broker, collecto
     with AbortingProxy(broker.port) as proxy:
         subscriber = Subscriber(config(proxy.port), backoff=Backoff(min_s=0.02, max_s=0.1))
         subscriber.open()
-        proxy.abort()
+        proxy.cut()
         wait_until(lambda: re.search(r"Client edge-listen-\w+ closed", broker.log()), what="the broker notices")
         collector._client.publish("edge/v1/north/gate-01/x", b"meanwhile", qos=1)
         wait_until(lambda: collector.messages, what="the broker has it")

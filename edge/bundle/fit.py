@@ -10,7 +10,7 @@ from edge.bundle.checks import read_time, version_parts
 from edge.bundle.manifest import GoldenFrames, Manifest
 from edge.errors import DeployError
 
-__all__ = ["ANY", "DeviceLike", "check_device", "refusals"]
+__all__ = ["ANY", "DeviceLike", "refusals"]
 
 ANY = "any"
 """As a manifest's `compatible`: every device."""
@@ -40,39 +40,6 @@ class DeviceLike(Protocol):
         ...
 
 
-def check_device(
-    manifest: Manifest,
-    device: DeviceLike,
-    *,
-    sequences: Mapping[str, int],
-    at: datetime,
-    is_downgrade_signed: bool = False,
-    allow_unproven: bool = False,
-) -> None:
-    """Pass if the device may take the release.
-
-    Args:
-        manifest: whose signature was verified.
-        device: facts.
-        sequences: highest sequence accepted so far, by channel.
-        at: the time, see `edge.bundle.clock`.
-        is_downgrade_signed: the signature was made in the namespace that allows a lower sequence.
-        allow_unproven: the device takes releases without golden frames.
-
-    Raises:
-        DeployError: the first of `refusals`.
-    """
-    for error in refusals(
-        manifest,
-        device,
-        sequences=sequences,
-        at=at,
-        is_downgrade_signed=is_downgrade_signed,
-        allow_unproven=allow_unproven,
-    ):
-        raise error
-
-
 def refusals(
     manifest: Manifest,
     device: DeviceLike,
@@ -82,7 +49,19 @@ def refusals(
     is_downgrade_signed: bool = False,
     allow_unproven: bool = False,
 ) -> Iterator[DeployError]:
-    """Yield every reason for which `check_device` would refuse, the gravest first: `verify.*`, then `preflight.*`."""
+    """Yield every reason for which the device may not take the release, the gravest first; nothing if it may.
+
+    Args:
+        manifest: whose signature was verified.
+        device: facts.
+        sequences: highest sequence accepted so far, by channel.
+        at: the time, see `edge.bundle.clock`.
+        is_downgrade_signed: the signature was made in the namespace that allows a lower sequence.
+        allow_unproven: the device takes releases without golden frames.
+
+    Yields:
+        `verify.*`, then `preflight.*`.
+    """
     yield from _not_meant(manifest, device)
     yield from _out_of_date(manifest, at)
     seen = sequences.get(manifest.channel, 0)

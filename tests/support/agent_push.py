@@ -26,12 +26,12 @@ from edge.device.files import Files
 from edge.device.layout import Layout
 from edge.device.moment import this_moment
 from edge.device.switch import commit, refuse, roll_back
-from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT, UnitState
+from edge.device.units import BUILD_UNIT, TRIAL_UNIT
 from edge.runtime.agent.serve import serve
 from edge.transport.channel import Channel
 from edge.transport.pipe import PipeChannel
 from tests.support.device_root import DeviceRoot
-from tests.support.process_units import serve_now
+from tests.support.process_units import ServingUnits, serve_now
 from tests.support.pushes import Release
 
 Report = Callable[[], None]
@@ -77,7 +77,7 @@ class Rooted:
         return Path("/") / path.relative_to(self._root)
 
 
-class FunctionUnits:
+class FunctionUnits(ServingUnits):
     """Units that do their work while they are started; `is_healthy` is what the trial finds."""
 
     def __init__(self, device: Device, *, is_healthy: bool, report: Report) -> None:
@@ -88,18 +88,6 @@ class FunctionUnits:
 
     def restart(self, unit: str) -> None:
         serve_now(self._device)
-
-    def reset_failed(self, unit: str) -> None:
-        pass
-
-    def state(self, unit: str) -> UnitState:
-        return UnitState(active="active" if unit == RUNTIME_UNIT else "inactive")
-
-    def is_active(self, unit: str) -> bool:
-        return self.state(unit).active == "active"
-
-    def is_failed(self, unit: str) -> bool:
-        return False
 
     def _build(self) -> None:
         device = self._device

@@ -30,7 +30,23 @@ from edge.errors import DeployError  # noqa: E402
 SCRIPT = {"build": "ok", "build_s": 0.0, "trial": "commit", "trial_s": 0.0, "restart": "ok", "restart_s": 0.0}
 
 
-class ProcessUnits:
+class ServingUnits:
+    """What units say of themselves whose service is always up."""
+
+    def reset_failed(self, unit: str) -> None:
+        pass
+
+    def state(self, unit: str) -> UnitState:
+        return UnitState(active="active" if unit == RUNTIME_UNIT else "inactive")
+
+    def is_active(self, unit: str) -> bool:
+        return self.state(unit).active == "active"
+
+    def is_failed(self, unit: str) -> bool:
+        return False
+
+
+class ProcessUnits(ServingUnits):
     """A `Units` whose units are this file, run for `root`."""
 
     def __init__(self, root: Path) -> None:
@@ -55,18 +71,6 @@ class ProcessUnits:
         serve_now(Device(Layout(self._root)))
         if script(self._root)["restart"] == "fail":
             raise DeployError("device.systemd", f"{unit}: exit code 1")
-
-    def reset_failed(self, unit: str) -> None:
-        pass
-
-    def state(self, unit: str) -> UnitState:
-        return UnitState(active="active" if unit == RUNTIME_UNIT else "inactive")
-
-    def is_active(self, unit: str) -> bool:
-        return self.state(unit).active == "active"
-
-    def is_failed(self, unit: str) -> bool:
-        return False
 
 
 def script(root: Path) -> dict:

@@ -70,13 +70,14 @@ class LayerProfiler:
         self._runs.append({layer: spent[node] for layer, node in self._executed.items() if node in spent})
 
     def times(self) -> dict[str, NDArray[np.float64]]:
-        """Return seconds for one frame in each run, float64 (runs,), by layer.
+        """Return seconds for one frame in each run, float64 (runs,), by layer; 0 where it took less than a microsecond.
 
         A layer is left out where no node of the engine is known to be it alone: it was fused with another one of
         `layers`, cut into several nodes, or computed once and for all.
         """
-        layers = [layer for layer in self._executed if all(layer in run for run in self._runs)]
-        return {layer: np.array([run[layer] for run in self._runs]) / self._rows for layer in layers}
+        # OpenVINO counts whole microseconds, and says of a layer that took none that it was not run.
+        layers = [layer for layer in self._executed if any(layer in run for run in self._runs)]
+        return {layer: np.array([run.get(layer, 0.0) for run in self._runs]) / self._rows for layer in layers}
 
 
 def executed_node_of_layers(origins: Mapping[str, str], layers: Collection[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test check lab lab-aarch64 format bench reliability docs clean
+.PHONY: help setup demo test check lab lab-aarch64 lab-machine format bench reliability docs clean
 
 help:            ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,6 +32,10 @@ lab: setup       ## provision and push against virtual devices; needs root (syst
 
 lab-aarch64: setup   ## the same on an emulated aarch64; needs qemu-user-static and binfmt_misc
 	@EDGE_LAB_ARCH=arm64 EDGE_LAB_BOOT_S=300 EDGE_REQUIRE_LAB=1 $(PYTHON) -m pytest tests/lab/test_foreign.py $(ARGS)
+
+lab-machine: setup   ## clocks and plugs of a device with a kernel of its own; needs qemu-system-x86
+	@bash .ci/setup --require-all
+	@EDGE_LAB_MACHINE=1 EDGE_REQUIRE_LAB=1 $(PYTHON) -m pytest tests/lab/test_machine.py $(ARGS)
 
 format: setup    ## let ruff write
 	@.venv/bin/ruff format edge tests

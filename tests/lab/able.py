@@ -11,13 +11,15 @@ from tests.lab import image, network
 from tests.lab.emulation import is_foreign, why_not_emulated
 
 _NEEDED = ("systemd-nspawn", "debootstrap", "ip", "nsenter", "ssh", "ssh-keygen", "mkfs.ext4")
+_NEEDED_BY_MACHINES = ("qemu-system-x86_64",)
 _CAP_SYS_ADMIN = 1 << 21
 
 
 @functools.cache
 def why_not() -> str | None:
     """Return why no virtual device can run here; None if one can."""
-    missing = [name for name in _NEEDED if shutil.which(name) is None]
+    needed = (*_NEEDED, *(_NEEDED_BY_MACHINES if image.is_machine() else ()))
+    missing = [name for name in needed if shutil.which(name) is None]
     if missing:
         return f"not installed: {', '.join(missing)}"
     if os.geteuid() != 0:

@@ -14,8 +14,8 @@ from edge.bundle.folder import Bundle
 from tests.lab import releases
 from tests.lab.able import why_not
 from tests.lab.device import VirtualDevice, push_key
-from tests.lab.emulation import is_foreign, keep_setuid, loosen
-from tests.lab.image import base_image, debian_architecture, image_path
+from tests.lab.emulation import have_patience, is_foreign, keep_setuid, loosen
+from tests.lab.image import base_image, debian_architecture, image_path, slowness
 from tests.lab.provisioning import provision
 from tests.lab.site import Site, open_site
 from tests.support.mosquitto import free_port
@@ -72,6 +72,8 @@ def provisioned_layer(lab: None) -> Iterator[Path]:
         assert done.returncode == 0, done.stderr
         if is_foreign(debian_architecture()):
             loosen(first)
+        if slowness() > 1:
+            have_patience(first)
         yield first.freeze()
 
 

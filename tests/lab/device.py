@@ -1,8 +1,8 @@
 """A virtual device: booted by systemd-nspawn on an overlay, reachable by ssh, without internet.
 
-What it cannot stand in for: a clock of its own (a container has the host's, and no option of systemd-nspawn changes
-that; units with a /proc of their own also see the host's boot id), a GPU, and what a power cut does to data that was
-not synced (the host keeps the page cache).
+What it cannot stand in for: a GPU, and what `tests.lab.machine` is there for: a clock of its own (a container has the
+host's, and no option of systemd-nspawn changes that; units with a /proc of their own also see the host's boot id), and
+what a power cut does to data that was not synced (the host keeps the page cache).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class VirtualDevice:
         _run(["mount", "-t", "overlay", "overlay", "-o", options, str(self.root)])
         self._disk = self._mount_disk(disk_bytes) if disk_bytes else None
         self._write_identity()
-        self._nspawn: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self.boot()
 
     @property
@@ -94,7 +94,7 @@ class VirtualDevice:
         if self._disk is not None:
             command.append(f"--bind={self._disk}:/var/lib/edge-deploy")
         with (self.folder / "console.log").open("ab") as log:
-            self._nspawn = subprocess.Popen(
+            self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -103,7 +103,7 @@ class VirtualDevice:
                 start_new_session=True,
                 preexec_fn=self._own_cgroup,
             )
-        (self.folder / "nspawn.pid").write_text(str(self._nspawn.pid))
+        self._write_process()
         wait_until(self._takes_logins, what=f"{self.name} boots; see {self.folder}/console.log", timeout_s=_BOOT_S)
 
     def run(
@@ -129,6 +129,20 @@ class VirtualDevice:
         line = ssh_command(address, [command] if command else [])
         return subprocess.run(line, input=content or "", capture_output=True, text=True, timeout=timeout_s)
 
+    def link_of(self, name: str) -> str | None:
+        """Return where a link in /var/lib/edge-deploy points; None if there is none."""
+        try:
+            return os.readlink(self.data / name)
+        except FileNotFoundError:
+            return None
+
+    def text_of(self, name: str) -> str | None:
+        """Return what a file in /var/lib/edge-deploy holds; None if there is none."""
+        try:
+            return (self.data / name).read_text()
+        except FileNotFoundError:
+            return None
+
     def boot_id(self) -> str:
         """Return the number of this boot."""
         return self.run("cat /proc/sys/kernel/random/boot_id").stdout.strip()
@@ -140,16 +154,16 @@ class VirtualDevice:
         wait_until(lambda: leftovers.init_pid(self.folder) != before, what=f"{self.name} goes down", timeout_s=100)
         if Path("/run/systemd/system").is_dir():
             wait_until(self._takes_logins, what=f"{self.name} boots again", timeout_s=_BOOT_S)
-        elif self._nspawn is not None:
+        elif self._process is not None:
             # Without a scope of its own systemd-nspawn leaves the restart to its caller.
-            self._nspawn.wait(30)
+            self._process.wait(30)
             self.boot()
 
     def power_cut(self) -> None:
         """Take its power away; `boot` gives it back."""
         leftovers.power_off(self.folder)
-        if self._nspawn is not None:
-            self._nspawn.wait(30)
+        if self._process is not None:
+            self._process.wait(30)
 
     def fill_disk(self, *, leave_bytes: int) -> None:
         """Leave `leave_bytes` free in /var/lib/edge-deploy; `empty_disk` ends it."""
@@ -176,14 +190,19 @@ class VirtualDevice:
         """Switch it off and take everything of it away; may be called twice."""
         atexit.unregister(self.remove)
         leftovers.take_away(self.folder, self.cable)
-        if self._nspawn is not None:
-            self._nspawn.wait(30)
+        if self._process is not None:
+            self._process.wait(30)
 
     def __enter__(self) -> VirtualDevice:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.remove()
+
+    def _write_process(self) -> None:
+        """Have what runs the device be found by whoever takes away what this process leaves behind."""
+        if self._process is not None:
+            (self.folder / "process.pid").write_text(str(self._process.pid))
 
     def _init(self) -> int:
         pid = leftovers.init_pid(self.folder)
@@ -192,7 +211,7 @@ class VirtualDevice:
         return pid
 
     def _takes_logins(self) -> bool:
-        if self._nspawn is not None and self._nspawn.poll() is not None:
+        if self._process is not None and self._process.poll() is not None:
             raise AssertionError(f"{self.name} did not boot: {(self.folder / 'console.log').read_text()[-800:]}")
         if leftovers.init_pid(self.folder) is None:
             return False

@@ -44,6 +44,17 @@ def keep_setuid(architecture: str) -> None:
 def loosen(device: VirtualDevice) -> None:
     """Take from the units what systemd cannot set up under emulation: networks of their own, and credentials."""
     for unit, lines in _LOOSENED.items():
-        folder = f"/etc/systemd/system/{unit}.service.d"
-        device.run(f"mkdir -p {folder} && cat > {folder}/90-emulated.conf", content=f"[Service]\n{lines}\n")
+        _drop_in(device, unit, lines)
     device.run("systemctl daemon-reload")
+
+
+def have_patience(device: VirtualDevice) -> None:
+    """Let systemd wait longer: while an engine is built beside the service, a batch may take half a minute."""
+    _drop_in(device, "edge-runtime", "WatchdogSec=300s\nTimeoutStartSec=900s")
+    device.run("systemctl daemon-reload")
+
+
+def _drop_in(device: VirtualDevice, unit: str, lines: str) -> None:
+    folder = f"/etc/systemd/system/{unit}.service.d"
+    name = lines.partition("=")[0].lower()
+    device.run(f"mkdir -p {folder} && cat > {folder}/90-{name}.conf", content=f"[Service]\n{lines}\n")

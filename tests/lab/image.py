@@ -35,6 +35,7 @@ _PACKAGES = (
     "gstreamer1.0-plugins-bad",
     "gstreamer1.0-libav",
 )
+_KERNEL = ("linux-image-cloud-amd64", "initramfs-tools")  # for a machine of its own
 _RECIPE = 1  # raised when `_finish` changes
 ADMIN = "admin"
 
@@ -51,15 +52,20 @@ def debian_architecture() -> str:
     return os.environ.get("EDGE_LAB_ARCH", mine)
 
 
+def is_machine() -> bool:
+    """Return whether devices are to be machines with a kernel of their own: `$EDGE_LAB_MACHINE` is 1."""
+    return os.environ.get("EDGE_LAB_MACHINE") == "1"
+
+
 def slowness() -> int:
     """Return by how much longer things may take: an emulated device takes minutes for what takes seconds."""
     mine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine())
-    return 1 if debian_architecture() == mine else 20
+    return 1 if debian_architecture() == mine and not is_machine() else 20
 
 
 def image_path() -> Path:
     """Return where the image lies, or would lie: its name tells how it is made."""
-    words = f"{_RECIPE} {_suite()} {debian_architecture()} {list(_PACKAGES)}"
+    words = f"{_RECIPE} {_suite()} {debian_architecture()} {_packages()}"
     digest = hashlib.sha256(words.encode()).hexdigest()[:12]
     return cache() / f"base-{_suite()}-{debian_architecture()}-{digest}"
 
@@ -80,6 +86,10 @@ def base_image() -> Path:
     return image
 
 
+def _packages() -> list[str]:
+    return [*_PACKAGES, *(_KERNEL if is_machine() else ())]
+
+
 def _suite() -> str:
     release = dict(
         line.partition("=")[::2] for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
@@ -89,7 +99,7 @@ def _suite() -> str:
 
 def _debootstrap(root: Path) -> None:
     command = ["debootstrap", "--variant=minbase", f"--arch={debian_architecture()}"]
-    command += [f"--include={','.join(_PACKAGES)}"]
+    command += [f"--include={','.join(_packages())}"]
     if "ID=ubuntu" in Path("/etc/os-release").read_text(encoding="utf-8").splitlines():
         command.append("--components=main,universe")
     command += [_suite(), str(root), *filter(None, [os.environ.get("EDGE_LAB_MIRROR")])]

@@ -54,7 +54,7 @@ def _cgroups(cable: Cable) -> list[Path]:
 
 def power_off(folder: Path) -> None:
     """Kill PID 1 of the device, and so everything in it; nothing is told, nothing is synced."""
-    for pid in (init_pid(folder), _nspawn_pid(folder)):
+    for pid in (init_pid(folder), _process_pid(folder)):
         if pid is not None:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -65,23 +65,23 @@ def power_off(folder: Path) -> None:
 
 def init_pid(folder: Path) -> int | None:
     """Return the process on the host that is the device's PID 1."""
-    nspawn = _nspawn_pid(folder)
-    if nspawn is None:
+    process = _process_pid(folder)
+    if process is None:
         return None
     try:
-        children = Path(f"/proc/{nspawn}/task/{nspawn}/children").read_text().split()
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     except OSError:
         return None
     return int(children[0]) if children else None
 
 
-def _nspawn_pid(folder: Path) -> int | None:
+def _process_pid(folder: Path) -> int | None:
     try:
-        pid = int((folder / "nspawn.pid").read_text())
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        pid = int((folder / "process.pid").read_text())
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except (OSError, ValueError):
         return None
-    return pid if str(folder / "root").encode() in command else None
+    return pid if str(folder).encode() in command else None
 
 
 def _is_gone(pid: int) -> bool:

@@ -126,8 +126,9 @@ class Signer:
         golden: GoldenLimits | None = None,
         sequence: int | None = None,
         more: Content | None = None,
+        lifetime: tuple[str, str] | None = None,
     ) -> Bundle:
-        """Return a release like `of`, with the pipeline changed in place by `pipeline`."""
+        """Return a release like `of`, the pipeline changed in place by `pipeline`; `lifetime`: made at, expires at."""
         self._sequence += 1
         files: dict[str, tuple[Role, bytes]] = {
             one.path: (one.role, of.path_of(one).read_bytes()) for one in of.manifest.files
@@ -139,6 +140,8 @@ class Signer:
         draft = dataclasses.replace(
             of.manifest,
             sequence=self._sequence if sequence is None else sequence,
+            created_at=of.manifest.created_at if lifetime is None else lifetime[0],
+            expires_at=of.manifest.expires_at if lifetime is None else lifetime[1],
             health=health,
             golden=golden or of.manifest.golden,
             files=tuple(_file(path, role, content) for path, (role, content) in sorted(files.items())),

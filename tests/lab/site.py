@@ -16,7 +16,8 @@ from typing import Any
 
 from edge.bundle.folder import Bundle
 from tests.lab.device import VirtualDevice
-from tests.lab.image import slowness
+from tests.lab.image import is_machine, slowness
+from tests.lab.machine import VirtualMachine
 from tests.lab.provisioning import ROOT
 from tests.lab.watcher import Watcher
 from tests.support.mosquitto import Mosquitto
@@ -106,17 +107,13 @@ class Site:
 
     def current(self) -> str | None:
         """Return what serves, looked up on the device itself."""
-        try:
-            return os.readlink(self.file("current")).rpartition("/")[2]
-        except FileNotFoundError:
-            return None
+        link = self.device.link_of("current")
+        return None if link is None else link.rpartition("/")[2]
 
     def state(self) -> dict[str, Any]:
         """Return the state of the switch, read on the device itself."""
-        try:
-            state: dict[str, Any] = json.loads(self.file("state.json").read_text())
-        except FileNotFoundError:
-            return {"phase": "idle"}
+        text = self.device.text_of("state.json")
+        state: dict[str, Any] = {"phase": "idle"} if text is None else json.loads(text)
         return state
 
     def file(self, name: str) -> Path:
@@ -182,7 +179,8 @@ def open_site(
     """Open a site whose device starts from `layers`; all of it is gone at the end."""
     home.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as opened:
-        device = opened.enter_context(VirtualDevice(layers=layers, disk_bytes=disk_bytes))
+        kind = VirtualMachine if is_machine() else VirtualDevice
+        device = opened.enter_context(kind(layers=layers, disk_bytes=disk_bytes))
         broker = opened.enter_context(Mosquitto(home / "broker", host=device.host_address, port=port))
         watcher = Watcher(device.host_address, port)
         opened.callback(watcher.close)

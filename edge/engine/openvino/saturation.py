@@ -16,7 +16,7 @@ _HIGHEST_ACTIVATION, _HIGHEST_WEIGHT = 255, 127
 
 @functools.cache
 def sums_saturate() -> bool:
-    """Return whether a convolution of the largest uint8 by the largest int8 gives too little (takes 30 ms, once).
+    """Return whether a convolution of the largest uint8 by the largest int8 gives too little (takes 40 ms, once).
 
     x86-64 without VNNI adds products in pairs, in 16 bits, where these do not fit.
     """

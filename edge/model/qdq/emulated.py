@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edge.model.draft import Draft
 from edge.model.graph import Graph, Node, node_proto
@@ -59,10 +60,10 @@ def with_float_arithmetic(graph: Graph) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A tensor, the name of its scale, and the lowest and the highest level less the zero point."""
+    """A tensor, its one scale, and the lowest and the highest level less the zero point."""
 
     tensor: str
-    scale: str
+    scale: NDArray[Any]
     lowest: int
     highest: int
 
@@ -75,28 +76,40 @@ def _pair(graph: Graph, dequantize: Node) -> _Pair | None:
     numbers = _numbers(graph, quantize)
     if numbers is None or numbers != _numbers(graph, dequantize):
         return None
-    _, zero, width = numbers
-    return _Pair(quantize.inputs[0], quantize.inputs[1], np.iinfo(width).min - zero, np.iinfo(width).max - zero)
+    scale, zero = numbers
+    width = np.iinfo(zero.dtype)
+    return _Pair(quantize.inputs[0], scale, width.min - int(zero), width.max - int(zero))
 
 
-def _numbers(graph: Graph, node: Node) -> tuple[float, int, np.dtype[Any]] | None:
-    """Return scale, zero point and type of the levels; None if they are not one stored number each."""
+def _numbers(graph: Graph, node: Node) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Return scale and zero point in their types; None if they are not one stored number each."""
     scale = graph.constant(node.inputs[1])
     zero = graph.constant(node.input(2)) if node.input(2) else np.zeros((), np.uint8)  # as ONNX has it
     if scale is None or zero is None or (scale.size, zero.size) != (1, 1):
         return None
-    return scale.item(), zero.item(), zero.dtype
+    return scale.reshape(()), zero.reshape(())
 
 
 def _levels(draft: Draft, pair: _Pair) -> list[NodeProto]:
-    """Return nodes that make the level of each value, less the zero point: clip(round(x / scale))."""
-    divided, rounded, level = (draft.unused_name(f"{pair.tensor}/{word}") for word in ("divided", "rounded", "level"))
-    ends = [
-        draft.add_constant(f"{pair.tensor}/{word}", np.array(end, np.float32))
-        for word, end in (("lowest", pair.lowest), ("highest", pair.highest))
-    ]
-    return [
-        node_proto("Div", [pair.tensor, pair.scale], [divided], name=divided),
-        node_proto("Round", [divided], [rounded], name=rounded),
-        node_proto("Clip", [rounded, *ends], [level], name=level),
-    ]
+    """Return nodes that make the level of each value, less the zero point: clip(round(x / scale)), in float32."""
+    name, inside = pair.tensor, pair.tensor
+    nodes: list[NodeProto] = []
+
+    def add(kind: str, word: str, *more: str, **attributes: str) -> None:
+        nonlocal inside
+        made = draft.unused_name(f"{name}/{word}")
+        nodes.append(node_proto(kind, [inside, *more], [made], name=made, **attributes))
+        inside = made
+
+    def stored(word: str, value: Any) -> str:
+        return draft.add_constant(f"{name}/{word}", np.array(value, np.float32))
+
+    is_float16 = pair.scale.dtype == np.float16
+    if is_float16:  # which would round quotients to other levels
+        add("Cast", "wide", to="float32")
+    add("Div", "divided", stored("step", pair.scale))
+    add("Round", "rounded")
+    add("Clip", "level", stored("lowest", pair.lowest), stored("highest", pair.highest))
+    if is_float16:
+        add("Cast", "narrow", to="float16")
+    return nodes

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import openvino
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper, numpy_helper
 
 from edge.engine.openvino.saturation import sums_saturate
 from edge.errors import ModelError
@@ -157,6 +157,25 @@ def test_float_arithmetic_keeps_levels_of_any_zero_point(tmp_path, zero):
 
     assert kinds(emulated) == ["Div", "Round", "Clip", "Mul"]
     np.testing.assert_array_equal(run(emulated, feed)["output0"], run(path.read_bytes(), feed)["output0"])
+
+
+def test_float_arithmetic_of_float16_divides_in_float32(tmp_path):
+    """As QuantizeLinear does: a quotient in float16 rounds to another level for one value in sixty."""
+    operands = [numpy_helper.from_array(np.array(0.0123, np.float16), "scale")]
+    operands.append(numpy_helper.from_array(np.array(0, np.int8), "zero"))
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["level"]),
+        helper.make_node("DequantizeLinear", ["level", "scale", "zero"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [5000]) for name in "xy"]
+    graph = helper.make_graph(nodes, "pair", ends[:1], ends[1:], operands)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9).SerializeToString()
+    feed = {"x": np.random.default_rng(0).normal(0, 1, 5000).astype(np.float16)}
+
+    emulated = with_float_arithmetic(graph_from_bytes(model, "pair"))
+
+    assert not {"QuantizeLinear", "DequantizeLinear"}.intersection(kinds(emulated))
+    np.testing.assert_array_equal(run(emulated, feed)["y"], run(model, feed)["y"])
 
 
 def test_float_arithmetic_leaves_a_pair_alone_that_changes_the_scale(tmp_path):

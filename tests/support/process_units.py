@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -57,6 +56,9 @@ class ProcessUnits(ServingUnits):
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=sys.stderr, start_new_session=True
         )
+        # By its parent, whose end a test waits for: a process that has just begun would be missed.
+        (self._root / "pids").mkdir(exist_ok=True)
+        (self._root / "pids" / str(process.pid)).touch()
         if wait:
             try:
                 status = process.wait(timeout_s)
@@ -140,7 +142,5 @@ def _trial(device: Device, plan: dict) -> int:
 
 if __name__ == "__main__":
     unit, root = sys.argv[1], Path(sys.argv[2])
-    (root / "pids").mkdir(exist_ok=True)
-    (root / "pids" / str(os.getpid())).touch()
     work = {BUILD_UNIT: _build, TRIAL_UNIT: _trial}[unit]
     sys.exit(work(Device(Layout(root)), script(root)))

@@ -125,9 +125,11 @@ class VirtualDevice:
     def over_ssh(
         self, address: SshAddress, command: str = "", *, content: str | None = None, timeout_s: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run over ssh, as the one who would."""
+        """Run over ssh, as the one who would; bytes of an agent's frames that are no text become U+FFFD."""
         line = ssh_command(address, [command] if command else [])
-        return subprocess.run(line, input=content or "", capture_output=True, text=True, timeout=timeout_s)
+        return subprocess.run(
+            line, input=content or "", capture_output=True, text=True, errors="replace", timeout=timeout_s
+        )
 
     def link_of(self, name: str) -> str | None:
         """Return where a link in /var/lib/edge-deploy points; None if there is none."""

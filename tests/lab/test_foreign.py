@@ -20,7 +20,7 @@ def test_a_device_of_another_architecture_is_provisioned_pushed_to_and_rolled_ba
     assert unchanged.result["bytes"] < length_bytes(shop.first) / 100
 
     pushed = site.push(shop.second)
-    assert (pushed.code, pushed.result["event"]) == (0, "committed"), pushed.told
+    assert (pushed.code, pushed.result["event"]) == (0, "committed"), pushed.told + site.journal()[-4000:]
     site.wait_serving(second)
 
     back = site.do("rollback")

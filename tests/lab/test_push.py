@@ -88,7 +88,7 @@ def test_another_model_gets_an_engine_of_its_own_and_serves(site, shop, retraine
     inputs = json.loads((engine / BUILD).read_text())["inputs"]
     assert inputs["onnx_sha256"] == digest_of(retrained, Role.MODEL)
     assert inputs["calibration_sha256"] == digest_of(retrained, Role.CALIBRATION)
-    # `retrained` says nothing of this machine: what the gate found is on the device, made by the device.
+    # Written by the device: the bundle cannot know what the engine finds there.
     assert json.loads((engine / GOLDEN).read_text())["found"] > 0
     assert gap_s < 15
     assert site.watcher.undeclared() == {}

@@ -17,10 +17,6 @@ class AbortingProxy(TcpProxy):
         super().__init__(port)
         self._aborts = list(aborts)
 
-    def __enter__(self) -> AbortingProxy:
-        super().__enter__()
-        return self
-
     def forward(self, source: socket.socket, sink: socket.socket, number: int, *, is_client: bool) -> None:
         with contextlib.suppress(OSError):
             if is_client:

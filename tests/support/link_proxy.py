@@ -15,10 +15,6 @@ class LinkProxy(TcpProxy):
         super().__init__(port)
         self._pulled: set[socket.socket] = set()
 
-    def __enter__(self) -> LinkProxy:
-        super().__enter__()
-        return self
-
     def pull(self) -> None:
         """Let the connections that are open now fall silent; later ones work."""
         with self._lock:

@@ -1,7 +1,7 @@
 """Units as plain processes with a script: what a builder, a runtime and a trial do to a device, and their failures.
 
 `root/lab.json` holds the script: `build` (ok, fail, die, hang), `trial` (commit, refuse, hang), `restart` (ok, fail),
-`build_s`, `trial_s` and `restart_s`. Run as a program, it is one of the processes.
+`build_s`, `trial_s`, `restart_s`, and the state of each of the `streams`. Run as a program, it is one of the processes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT, UnitState  #
 from edge.errors import DeployError  # noqa: E402
 
 SCRIPT = {"build": "ok", "build_s": 0.0, "trial": "commit", "trial_s": 0.0, "restart": "ok", "restart_s": 0.0}
+SCRIPT |= {"streams": {"gate": "up"}}
 
 
 class ServingUnits:
@@ -91,7 +92,10 @@ def serve_now(device: Device) -> None:
         age_p95_ms=50.0,
         mqtt_connected=True,
         mqtt_acknowledged=10,
-        streams={"gate": StreamHealth(state="up", decoded=10, inferred=10)},
+        streams={
+            name: StreamHealth(state=state, decoded=10 * (state == "up"), inferred=10 * (state == "up"))
+            for name, state in script(device.layout.root)["streams"].items()
+        },
     )
     device.layout.health.parent.mkdir(parents=True, exist_ok=True)
     device.layout.health.write_bytes(encode_health(health))

@@ -1,6 +1,7 @@
 """Both commands as a user types them: help, exit codes, JSON keys, and errors without a traceback."""
 
 import json
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,16 @@ def test_doctor_names_what_is_here():
 
     assert content["openvino"]["here"]
     assert content["gstreamer"]["here"]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other CPUs have no such instruction")
+def test_doctor_says_where_int8_sums_saturate(monkeypatch):
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+
+    found = json.loads(command("edge-runtime", "doctor", "--json").stdout)["int8 on the CPU"]
+
+    assert not found["here"]
+    assert "computed in float" in found["detail"]
 
 
 def test_listen_wants_a_broker():

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from edge.device.state import Phase
+from tests.support.link_proxy import LinkProxy
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.integration
@@ -18,20 +19,31 @@ ONE = [sys.executable, "-m", "edge.cli.edge_deploy"]
 
 
 @pytest.fixture
-def run(tmp_path, device, sshd):
-    address = sshd.address()
-    inventory = tmp_path / "targets.toml"
-    inventory.write_text(
-        f'[defaults]\nssh_config = "{address.config}"\nuser = "{getpass.getuser()}"\n'
-        f'[[target]]\nname = "gate-01"\nhost = "device"\n'
-    )
+def start(tmp_path, sshd):
+    """Start a command for the only target, reached by `port` if something stands between."""
 
-    def run(command, *arguments):
+    def start(command, *arguments, port=None):
+        address = sshd.address(port=port)
+        inventory = tmp_path / "targets.toml"
+        inventory.write_text(
+            f'[defaults]\nssh_config = "{address.config}"\nuser = "{getpass.getuser()}"\n'
+            f'[[target]]\nname = "gate-01"\nhost = "device"\n'
+        )
         words = [*ONE, command, *map(str, arguments), "--targets", str(inventory)]
         environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
-        return subprocess.run(
-            words, capture_output=True, text=True, timeout=60, check=False, env=environment, cwd=os.getcwd()
+        return subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=os.getcwd()
         )
+
+    return start
+
+
+@pytest.fixture
+def run(start):
+    def run(command, *arguments):
+        child = start(command, *arguments)
+        stdout, stderr = child.communicate(timeout=60)
+        return subprocess.CompletedProcess(child.args, child.returncode, stdout, stderr)
 
     return run
 
@@ -109,3 +121,17 @@ def test_a_rollback_ends_a_trial_that_goes_on(device, run):
     assert "on trial" in busy.stdout + busy.stderr
     assert run("rollback", "gate-01").returncode == 0
     assert device.device.releases.current() == first.manifest.release
+
+
+def test_how_long_a_lost_device_is_tried_can_be_said(device, sshd, start):
+    device.script(build="hang")
+    with LinkProxy(sshd.port) as proxy:
+        push = start("push", device.bundle().path, "gate-01", "--json", "--reconnect", "1", port=proxy.port)
+        assert any(json.loads(line)["phase"] == "build" for line in push.stdout)
+    began = time.monotonic()
+
+    told, _ = push.communicate(timeout=60)
+
+    assert push.returncode == 3
+    assert _documents(told)[-1]["event"] == "unreachable"
+    assert time.monotonic() - began < 15  # a minute, unless something else is said

@@ -44,6 +44,15 @@ def test_a_first_push_ends_committed_and_serving(device):
     assert outcome.bytes_sent == sum(file.length_bytes for file in bundle.manifest.files)
 
 
+def test_a_push_that_is_committed_names_the_streams_that_give_no_frames(device):
+    device.script(streams={"gate": "up", "lobby": "connecting"})
+
+    assert device.push(device.bundle()).result == "committed"
+
+    told = [event.hint for event in device.events if (event.phase, event.event) == ("trial", "note")]
+    assert [words.split(";")[0] for words in told] == ["stream lobby gives no frames (connecting)"]
+
+
 def test_a_second_release_sends_only_what_is_new_and_can_be_undone(device):
     model = os.urandom(100_000)
     first, second = device.bundle("one", model=model), device.bundle("two", model=model, sequence=2)

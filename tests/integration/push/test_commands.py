@@ -20,7 +20,8 @@ ONE = [sys.executable, "-m", "edge.cli.edge_deploy"]
 
 @pytest.fixture
 def start(tmp_path, sshd):
-    """Start a command for the only target, reached by `port` if something stands between."""
+    """Start a command for the only target, reached by `port` if something stands between; none outlives the test."""
+    children = []
 
     def start(command, *arguments, port=None):
         address = sshd.address(port=port)
@@ -31,11 +32,17 @@ def start(tmp_path, sshd):
         )
         words = [*ONE, command, *map(str, arguments), "--targets", str(inventory)]
         environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
-        return subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=os.getcwd()
+        children.append(
+            subprocess.Popen(
+                words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=os.getcwd()
+            )
         )
+        return children[-1]
 
-    return start
+    yield start
+    for child in children:
+        child.kill()
+        child.communicate(timeout=20)
 
 
 @pytest.fixture

@@ -81,11 +81,14 @@ def _rollback(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why, for the audit log and the messages")
     parser.add_argument("--to", metavar="RELEASE", help="a release that is kept here; it goes on trial")
+    parser.add_argument("--is-needed", action="store_true", help="change nothing; end with 1 where nothing has failed")
     options = parser.parse_args(arguments)
     from edge.device.units import SystemctlUnits
-    from edge.runtime.rollback import go_back, go_to
+    from edge.runtime.rollback import go_back, go_to, is_needed
 
     device = _device(options.root)
+    if options.is_needed:
+        return 0 if is_needed(device, SystemctlUnits()) else 1
     done = go_back(device, SystemctlUnits(), options.reason) if options.to is None else go_to(device, options.to)
     sys.stderr.write(f"{done.release or 'no release'}: {done.note}\n")
     return 0

@@ -14,13 +14,14 @@ from edge.device.moment import Moment, this_moment
 from edge.device.releases import check_release
 from edge.device.state import Phase, State
 from edge.device.switch import arm, count_attempt, roll_back, switch_to
-from edge.device.units import RUNTIME_UNIT, Units
+from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, Units, UnitState
 from edge.errors import DeployError
 from edge.runtime.on_record import record, recorded_failure
 from edge.runtime.soundness import is_sound, problem_of, put_aside, require_engine
+from edge.runtime.trial import REFUSED
 from edge.version import __version__
 
-__all__ = ["WayBack", "go_back", "go_to"]
+__all__ = ["WayBack", "go_back", "go_to", "is_needed"]
 
 _log = logging.getLogger(__name__)
 _EX_CONFIG = 78
@@ -37,6 +38,19 @@ class WayBack:
     is_rebuild: bool = False
 
 
+def is_needed(device: Device, units: Units) -> bool:
+    """Return whether the runtime or a trial has failed; where that cannot be known, that one has.
+
+    systemd starts the way back also when a runtime had to be killed on its way down, say because the release before
+    hangs while a push restarts it. The one that has taken its place is not to blame.
+    """
+    try:
+        return _has_failed(device.state(), units)
+    except Exception as error:  # even a defect of ours must not stand before the way back, which will tell it
+        _log.warning("not known whether anything has failed reason=%s", error)
+        return True
+
+
 def go_back(device: Device, units: Units, reason: str, *, moment: Moment | None = None) -> WayBack:
     """Do what a failure of the runtime or of a trial asks for; do nothing where neither has failed.
 
@@ -48,7 +62,7 @@ def go_back(device: Device, units: Units, reason: str, *, moment: Moment | None 
     """
     moment = moment or this_moment()
     state, current = device.state(), device.releases.current()
-    if state.phase is Phase.IDLE and not _has_failed(units):
+    if not _has_failed(state, units):
         return WayBack(release=current, note="nothing has failed")
     with recorded_failure(device, "rollback", release=current, moment=moment):
         way = _way_back(device, units, state, current, reason, moment)
@@ -115,12 +129,19 @@ def _what_failed(units: Units) -> str:
     return f"{unit.active}, {unit.result}, exit status {unit.exit_status}"
 
 
-def _has_failed(units: Units) -> bool:
+def _has_failed(state: State, units: Units) -> bool:
+    if state.phase is Phase.TRIAL and state.reason is not None:
+        return True
     try:
-        return units.is_failed(RUNTIME_UNIT)
+        return units.is_failed(RUNTIME_UNIT) or (state.phase is Phase.TRIAL and _has_died(units.state(TRIAL_UNIT)))
     except DeployError as error:  # whoever started us had a reason; one attempt too many is counted, not lost
         _log.warning("unit cannot be looked at reason=%s", error)
         return True
+
+
+def _has_died(trial: UnitState) -> bool:
+    """Return whether a trial ended without a verdict; one that refused a release has left its reason with that one."""
+    return trial.active == "failed" and trial.exit_status != REFUSED
 
 
 def _may_rebuild(device: Device, state: State, current: str, problem: DeployError) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import time
 
@@ -60,6 +61,30 @@ def test_f28_a_service_whose_cameras_are_all_down_stays_up_and_says_so(site, sho
             cameras.start()
             wait_until(lambda: site.watcher.state() == "online", what="the device says online", timeout_s=60)
             assert site.invocation() == run
+
+
+@pytest.mark.parametrize(
+    ("stops", "result"), [("KillSignal=SIGCONT\nTimeoutStopSec=2s", "timeout"), ("KillSignal=SIGSEGV", "signal")]
+)
+def test_a_release_that_hangs_or_crashes_when_told_to_stop_does_not_undo_the_next_one(site, shop, stops, result):
+    health = dataclasses.replace(HEALTH, hold_s=3)
+    new = shop.signer.variant(shop.first, health=health, more={"clips/other.bin": os.urandom(1000)})
+    release = new.manifest.release
+    with drop_in(site.device, "edge-runtime", f"[Service]\n{stops}\n"):
+        said = site.push(new)
+        assert (said.code, said.result["event"]) == (0, "committed"), said.told + site.journal()[-2000:]
+        assert site.journal().count(f"Failed with result '{result}'") == 1
+        site.wait_serving(release)
+
+        site.device.run("systemctl restart edge-runtime")
+
+        assert site.journal().count(f"Failed with result '{result}'") == 2
+        run = site.invocation()
+        idle = "inactive"
+        wait_until(lambda: site.is_in("edge-rollback", idle), what="the way back has been decided on", timeout_s=20)
+        site.wait_serving(release)
+
+    assert (site.current(), site.invocation(), site.state()["phase"]) == (release, run, "idle")
 
 
 @pytest.mark.parametrize("unit", sorted(MOST_EXPOSED))

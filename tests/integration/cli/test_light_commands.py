@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from edge.device.switch import refuse
 from edge.runtime.entry import COMMANDS
 from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
 
@@ -86,21 +87,37 @@ def test_a_trial_without_a_release_on_trial_ends_at_once(device):
     bare("trial", "--root", device.layout.root)
 
 
-def test_a_rollback_of_a_trial_goes_back(device):
+@pytest.fixture
+def refused(device):
+    """An old release, and one whose trial has refused it: that has failed, whatever systemd of this machine says."""
     old = serving(device, sequence=1)
     new = stage(device, sequence=2)
     attach_engine(device, new)
     put_on_trial(device, new)
+    refuse(device, "east gives no frames")
+    return old, new
+
+
+def test_a_rollback_of_a_trial_that_refused_goes_back(device, refused):
+    old, _ = refused
 
     told = bare("rollback", "--reason", "unit-failed", "--root", device.layout.root).stderr
 
     assert device.releases.current() == old
-    assert f"{old}: went back: unit-failed" in told
+    assert f"{old}: went back: east gives no frames" in told
 
 
-def test_a_rollback_without_anything_to_go_back_to_ends_with_9(device):
-    release = serving(device)
-    (device.layout.release(release) / "model.onnx").unlink()
+def test_asking_whether_a_rollback_is_needed_changes_nothing(device, refused):
+    state = device.layout.state.read_bytes()
+
+    bare("rollback", "--reason", "unit-failed", "--is-needed", "--root", device.layout.root)
+
+    assert (device.releases.current(), device.layout.state.read_bytes()) == (refused[1], state)
+
+
+def test_a_rollback_without_anything_to_go_back_to_ends_with_9(device, refused):
+    for release in refused:
+        (device.layout.release(release) / "model.onnx").unlink()
 
     told = bare("rollback", "--reason", "unit-failed", "--root", device.layout.root, expected=9).stderr
 

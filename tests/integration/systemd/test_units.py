@@ -88,6 +88,13 @@ def test_a_failed_trial_and_a_failed_runtime_have_the_same_way_back():
         assert "OnFailure=edge-rollback.service" in (SHIPPED / name).read_text()
 
 
+def test_the_way_back_asks_first_whether_anything_has_failed():
+    unit = (SHIPPED / "edge-rollback.service").read_text()
+
+    asks = "ExecCondition=/opt/edge/bin/edge-runtime rollback --reason unit-failed --is-needed"
+    assert unit.index(asks) < unit.index("ExecStart=")
+
+
 def test_nothing_pulls_recovery_into_a_restart():
     for name in UNITS:
         assert not re.search(r"^(Requires|Wants|BindsTo)=.*edge-recover", (SHIPPED / name).read_text(), re.MULTILINE)

@@ -9,10 +9,10 @@ from edge.device.baseline import available_bytes
 from edge.device.moment import this_moment
 from edge.device.state import Phase
 from edge.device.switch import MAX_ATTEMPTS_PER_BOOT, confirm
-from edge.device.units import RUNTIME_UNIT, UnitState
+from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, UnitState
 from edge.errors import DeployError
 from edge.runtime.recover import recover_at_boot
-from edge.runtime.rollback import go_back, go_to
+from edge.runtime.rollback import go_back, go_to, is_needed
 from edge.runtime.trial import REFUSED, Trial, run_trial
 from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
 from tests.support.trial_service import BASELINE, LIMITS, Service
@@ -192,6 +192,44 @@ def test_a_runtime_that_has_not_failed_is_left_alone(device):
 
     assert (way.release, way.note) == (release, "nothing has failed")
     assert device.state().attempts == 0
+
+
+def test_a_release_on_trial_is_not_undone_because_the_one_before_had_to_be_killed(device, switched):
+    _, new, _ = switched
+    units = FakeUnits(RUNTIME_UNIT)  # systemd calls for the way back, and has started the new one already
+    units.states[RUNTIME_UNIT] = UnitState(active="activating", sub="start")
+
+    assert not is_needed(device, units)
+    way = go_back(device, units, "unit-failed")
+
+    assert (way.release, way.note) == (new, "nothing has failed")
+    assert (device.releases.current(), device.state().phase) == (new, Phase.TRIAL)
+
+
+@pytest.mark.parametrize(
+    ("ended", "is_failure"),
+    [
+        (UnitState(active="failed", sub="failed", result="signal", exit_status=9), True),
+        (UnitState(active="failed", sub="failed", result="timeout", exit_status=0), True),
+        (UnitState(active="failed", sub="failed", result="exit-code", exit_status=REFUSED), False),
+        (UnitState(active="inactive", sub="dead"), False),
+        (UnitState(active="activating", sub="start"), False),
+    ],
+    ids=["killed", "too long", "refused another release before", "not begun", "at work"],
+)
+def test_a_trial_that_died_has_failed_and_one_of_an_earlier_release_has_not(device, switched, ended, is_failure):
+    old, new, _ = switched
+    units = FakeUnits(RUNTIME_UNIT, TRIAL_UNIT)
+    units.states[TRIAL_UNIT] = ended
+
+    assert is_needed(device, units) == is_failure
+    assert go_back(device, units, "unit-failed").release == (old if is_failure else new)
+
+
+def test_a_way_back_is_needed_where_nothing_can_be_known(device, switched):
+    device.layout.state.write_text("{")
+
+    assert is_needed(device, FakeUnits(RUNTIME_UNIT))
 
 
 def test_a_proven_release_that_fails_goes_back_to_the_one_before(device):

@@ -30,8 +30,9 @@ lab: setup       ## provision and push against virtual devices; needs root (syst
 	@bash .ci/setup --require-all
 	@EDGE_REQUIRE_LAB=1 $(PYTHON) -m pytest tests/lab $(ARGS)
 
-lab-aarch64: setup   ## the same on an emulated aarch64; needs qemu-user-static and binfmt_misc
-	@EDGE_LAB_ARCH=arm64 EDGE_LAB_BOOT_S=300 EDGE_REQUIRE_LAB=1 $(PYTHON) -m pytest tests/lab/test_foreign.py $(ARGS)
+lab-aarch64: setup   ## the same on an emulated aarch64; needs qemu-system-arm, qemu-user-static and binfmt_misc
+	@bash .ci/setup --require-all
+	@EDGE_LAB_ARCH=arm64 EDGE_REQUIRE_LAB=1 $(PYTHON) -m pytest tests/lab/test_foreign.py $(ARGS)
 
 lab-machine: setup   ## clocks and plugs of a device with a kernel of its own; needs qemu-system-x86
 	@bash .ci/setup --require-all

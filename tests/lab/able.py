@@ -7,18 +7,17 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.lab import image, network
-from tests.lab.emulation import is_foreign, why_not_emulated
+from tests.lab import image, machine, network
 
 _NEEDED = ("systemd-nspawn", "debootstrap", "ip", "nsenter", "ssh", "ssh-keygen", "mkfs.ext4")
-_NEEDED_BY_MACHINES = ("qemu-system-x86_64",)
+_EMULATORS = Path("/proc/sys/fs/binfmt_misc")
 _CAP_SYS_ADMIN = 1 << 21
 
 
 @functools.cache
 def why_not() -> str | None:
     """Return why no virtual device can run here; None if one can."""
-    needed = (*_NEEDED, *(_NEEDED_BY_MACHINES if image.is_machine() else ()))
+    needed = (*_NEEDED, *([machine.board().emulator] if image.is_machine() else ()))
     missing = [name for name in needed if shutil.which(name) is None]
     if missing:
         return f"not installed: {', '.join(missing)}"
@@ -26,8 +25,9 @@ def why_not() -> str | None:
         return "systemd-nspawn needs root"
     if not _capabilities() & _CAP_SYS_ADMIN:
         return "systemd-nspawn needs CAP_SYS_ADMIN"
-    wanted = image.debian_architecture()
-    return (why_not_emulated(wanted) if is_foreign(wanted) else None) or network.why_no_namespaces()
+    if image.is_foreign() and not (_EMULATORS / machine.board().binfmt).exists():
+        return "programs of its image do not run here: install qemu-user-static, mount binfmt_misc"
+    return network.why_no_namespaces()
 
 
 def _capabilities() -> int:

@@ -14,9 +14,8 @@ from edge.bundle.folder import Bundle
 from tests.lab import releases
 from tests.lab.able import why_not
 from tests.lab.device import VirtualDevice, push_key
-from tests.lab.emulation import have_patience, is_foreign, keep_setuid, loosen
-from tests.lab.image import base_image, debian_architecture, image_path, slowness
-from tests.lab.provisioning import provision
+from tests.lab.image import base_image, image_path, is_machine
+from tests.lab.provisioning import have_patience, provision
 from tests.lab.site import Site, open_site
 from tests.support.mosquitto import free_port
 
@@ -36,8 +35,6 @@ def lab() -> None:
         why = "its image has not been made yet; run: make lab"
     if why is None:
         base_image()
-        if is_foreign(debian_architecture()):
-            keep_setuid(debian_architecture())
     elif is_required:
         pytest.fail(f"no virtual device: {why}")
     else:
@@ -70,9 +67,7 @@ def provisioned_layer(lab: None) -> Iterator[Path]:
     with VirtualDevice() as first:
         done = provision(first)
         assert done.returncode == 0, done.stderr
-        if is_foreign(debian_architecture()):
-            loosen(first)
-        if slowness() > 1:
+        if is_machine():
             have_patience(first)
         yield first.freeze()
 
@@ -92,11 +87,10 @@ class Shop:
     signer: releases.Signer
     cameras: Path
     port: int
-    layer: Path
 
 
 @pytest.fixture(scope="session")
-def shop(provisioned_layer: Path, tmp_path_factory: pytest.TempPathFactory) -> Shop:
+def shop(lab: None, tmp_path_factory: pytest.TempPathFactory) -> Shop:
     """Two bundles made as a person makes them, then signed anew with trials of seconds."""
     folder, key, port = tmp_path_factory.mktemp("shop"), push_key(), free_port()
     cameras = releases.draw_cameras(folder / "cameras")
@@ -107,7 +101,7 @@ def shop(provisioned_layer: Path, tmp_path_factory: pytest.TempPathFactory) -> S
         if name == "second":
             releases.another_table(pipeline.parent / releases.TABLE.name)
         made.append(signer.variant(releases.bundle(pipeline, cameras / "golden/images", folder / "made", key)))
-    return Shop(made[0], made[1], signer, cameras, port, provisioned_layer)
+    return Shop(made[0], made[1], signer, cameras, port)
 
 
 @pytest.fixture(scope="session")
@@ -120,12 +114,14 @@ def retrained(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 @pytest.fixture(scope="session")
-def served_layers(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
+def served_layers(
+    shop: Shop, provisioned_layer: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[Path]]:
     """The state of a device that has been pushed its first release, and serves it at its next boot."""
-    with open_site(tmp_path_factory.mktemp("first"), port=shop.port, layers=[shop.layer]) as site:
+    with open_site(tmp_path_factory.mktemp("first"), port=shop.port, layers=[provisioned_layer]) as site:
         said = site.push(shop.first)
         assert said.code == 0, f"{said.documents}{said.told}{site.journal()}"
-        yield [site.device.freeze(), shop.layer]
+        yield [site.device.freeze(), provisioned_layer]
 
 
 @pytest.fixture(scope="module")

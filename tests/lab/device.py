@@ -20,7 +20,7 @@ from tests.lab import image, leftovers
 from tests.lab.network import Cable, take_cable
 from tests.support.wait import wait_until
 
-_BOOT_S = float(os.environ.get("EDGE_LAB_BOOT_S", "60"))
+_BOOT_S = 60.0
 
 
 class VirtualDevice:
@@ -247,10 +247,7 @@ class VirtualDevice:
     def _write_identity(self) -> None:
         """Name it, and let its administrator in; what was written by a layer is written again."""
         ssh = self.folder / "ssh"
-        for key in (ssh / "admin", self.push_key):
-            if not key.exists():
-                key.parent.mkdir(parents=True, exist_ok=True)
-                _run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"{key.name}@lab", "-f", str(key)])
+        _make_key(ssh / "admin")
         (self.root / "etc/machine-id").write_text("")
         (self.root / "etc/hostname").write_text(f"{self.name}\n")
         (self.root / "etc/hosts").write_text(f"127.0.0.1 localhost {self.name}\n{self.host_address} workstation\n")
@@ -270,11 +267,18 @@ class VirtualDevice:
 
 
 def push_key() -> Path:
-    """Return the key pair of the lab that may push and sign; made with the first device."""
-    return image.cache() / "keys" / "push"
+    """Return the key pair of the lab that may push and sign; made when first asked for."""
+    return _make_key(image.cache() / "keys" / "push")
 
 
 _PLAIN = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=/root")
+
+
+def _make_key(path: Path) -> Path:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"{path.name}@lab", "-f", str(path)])
+    return path
 
 
 def _is_cgroup2(path: Path) -> bool:

@@ -35,7 +35,7 @@ _PACKAGES = (
     "gstreamer1.0-plugins-bad",
     "gstreamer1.0-libav",
 )
-_KERNEL = ("linux-image-cloud-amd64", "initramfs-tools")  # for a machine of its own
+_KERNEL = ("linux-image-cloud-{}", "initramfs-tools")  # for a machine of its own
 _RECIPE = 1  # raised when `_finish` changes
 ADMIN = "admin"
 
@@ -48,19 +48,22 @@ def cache() -> Path:
 
 def debian_architecture() -> str:
     """Debian's name of the architecture asked for: `$EDGE_LAB_ARCH`, or this machine's."""
-    mine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    return os.environ.get("EDGE_LAB_ARCH", mine)
+    return os.environ.get("EDGE_LAB_ARCH", _mine())
+
+
+def is_foreign() -> bool:
+    """Return whether devices are to have another architecture than this machine."""
+    return debian_architecture() != _mine()
 
 
 def is_machine() -> bool:
-    """Return whether devices are to be machines with a kernel of their own: `$EDGE_LAB_MACHINE` is 1."""
-    return os.environ.get("EDGE_LAB_MACHINE") == "1"
+    """Return whether devices are to have kernels of their own: foreign ones, or where `$EDGE_LAB_MACHINE` is 1."""
+    return is_foreign() or os.environ.get("EDGE_LAB_MACHINE") == "1"
 
 
 def slowness() -> int:
     """Return by how much longer things may take: an emulated device takes minutes for what takes seconds."""
-    mine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine())
-    return 1 if debian_architecture() == mine and not is_machine() else 20
+    return 20 if is_machine() else 1
 
 
 def image_path() -> Path:
@@ -86,8 +89,12 @@ def base_image() -> Path:
     return image
 
 
+def _mine() -> str:
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+
+
 def _packages() -> list[str]:
-    return [*_PACKAGES, *(_KERNEL if is_machine() else ())]
+    return [*_PACKAGES, *(name.format(debian_architecture()) for name in (_KERNEL if is_machine() else ()))]
 
 
 def _suite() -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import shlex
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from tests.lab import image
 from tests.lab.device import VirtualDevice
 from tests.support.wait import wait_until
 
@@ -22,10 +24,32 @@ Name=eth0
 Address=10.0.2.15/24
 Gateway=10.0.2.2
 """
-# qemu 7.2 computes an AVX2 instruction wrong with which numpy takes the larger of two columns; so numpy does without.
-_MANAGER = "[Manager]\nDefaultEnvironment=NPY_DISABLE_CPU_FEATURES=X86_V3\n"
 _FSTAB = "/dev/vda / ext4 defaults 0 1\n"
 _ENABLED = "/etc/systemd/system/multi-user.target.wants/systemd-networkd.service"
+
+
+@dataclass(frozen=True)
+class Board:
+    """What an architecture's machine is, in qemu's words; `binfmt` names the emulator of its single programs."""
+
+    emulator: str
+    binfmt: str
+    options: tuple[str, ...]
+    console: str
+    environment: str = ""
+
+
+_BOARDS = {
+    # qemu 7.2 computes an AVX2 instruction wrong with which numpy takes the larger of two columns: numpy does without.
+    "amd64": Board("qemu-system-x86_64", "qemu-x86_64", ("-cpu", "max"), "ttyS0", "NPY_DISABLE_CPU_FEATURES=X86_V3"),
+    # The core that qemu knows next to Orin's Cortex-A78AE: the same dot products, no SVE.
+    "arm64": Board("qemu-system-aarch64", "qemu-aarch64", ("-machine", "virt", "-cpu", "cortex-a76"), "ttyAMA0"),
+}
+
+
+def board() -> Board:
+    """Return what machines are to be."""
+    return _BOARDS[image.debian_architecture()]
 
 
 class VirtualMachine(VirtualDevice):
@@ -40,11 +64,11 @@ class VirtualMachine(VirtualDevice):
             self._write_disk(disk)
         (boot,) = (layer / "boot" for layer in self.layers if (layer / "boot").is_dir())
         (kernel,), (initrd,) = boot.glob("vmlinuz-*"), boot.glob("initrd.img-*")
-        command = ["nsenter", f"--net={self.cable.namespace}", "qemu-system-x86_64"]
-        command += ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(_CORES), "-m", str(_MEMORY_MIB)]
+        command = ["nsenter", f"--net={self.cable.namespace}", board().emulator, *board().options]
+        command += ["-accel", "tcg,thread=multi", "-smp", str(_CORES), "-m", str(_MEMORY_MIB)]
         command += ["-display", "none", "-serial", f"file:{self.folder}/console.log", "-rtc", f"base={self.rtc}"]
         command += ["-kernel", str(kernel), "-initrd", str(initrd)]
-        command += ["-append", "root=/dev/vda rw console=ttyS0 net.ifnames=0 panic=-1 quiet"]
+        command += ["-append", f"root=/dev/vda rw console={board().console} net.ifnames=0 panic=-1 quiet"]
         command += ["-drive", f"file={disk},if=virtio,format=raw"]
         command += ["-netdev", f"user,id=cable,hostfwd=tcp:{self.address}:22-:22"]
         command += ["-device", "virtio-net-pci,netdev=cable"]
@@ -99,7 +123,9 @@ class VirtualMachine(VirtualDevice):
         (self.root / "etc/fstab").write_text(_FSTAB)
         (self.root / "etc/systemd/network/10-lab.network").write_text(_NETWORK)
         (self.root / "etc/systemd/system.conf.d").mkdir(exist_ok=True)
-        (self.root / "etc/systemd/system.conf.d/10-lab.conf").write_text(_MANAGER)
+        (self.root / "etc/systemd/system.conf.d/10-lab.conf").write_text(
+            f"[Manager]\nDefaultEnvironment={board().environment}\n"
+        )
         enabled = self.root / _ENABLED.lstrip("/")
         enabled.unlink(missing_ok=True)
         enabled.parent.mkdir(parents=True, exist_ok=True)

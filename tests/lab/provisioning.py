@@ -24,8 +24,15 @@ def edge_deploy(*arguments: str, timeout_s: float = 600.0) -> subprocess.Complet
     )
 
 
-def provision(device: VirtualDevice, *arguments: str) -> subprocess.CompletedProcess[str]:
+def provision(device: VirtualDevice, *arguments: str, timeout_s: float = 600.0) -> subprocess.CompletedProcess[str]:
     """Run `provision` as the device's administrator, letting the lab's push key push and sign."""
     keys = () if "--undo" in arguments else ("--key", f"{device.push_key}.pub", "--signer", f"{device.push_key}.pub")
     whole = ("--admin", "admin", "--ssh-config", str(device.ssh_config), *keys, *arguments)
-    return edge_deploy("provision", device.name, *whole)
+    return edge_deploy("provision", device.name, *whole, timeout_s=timeout_s)
+
+
+def have_patience(device: VirtualDevice) -> None:
+    """Let systemd wait longer, where an engine that is built beside the service may slow a batch to half a minute."""
+    folder = "/etc/systemd/system/edge-runtime.service.d"
+    limits = "[Service]\nWatchdogSec=300s\nTimeoutStartSec=900s\n"
+    device.run(f"mkdir -p {folder}; cat > {folder}/90-patience.conf; systemctl daemon-reload", content=limits)

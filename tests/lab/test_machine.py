@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.image import is_machine
+from tests.lab.image import is_foreign, is_machine
 from tests.lab.releases import HEALTH
 from tests.lab.site import Site, open_site
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.skipif(not is_machine(), reason="for make lab-machine")
+pytestmark = pytest.mark.skipif(not is_machine() or is_foreign(), reason="for make lab-machine")
 
 QUICK = dataclasses.replace(HEALTH, hold_s=3)
 A_DAY_S = 86_400
@@ -22,9 +22,9 @@ PAST = ("2026-10-01T00:00:00Z", "2026-10-31T00:00:00Z")
 
 
 @pytest.fixture(scope="module")
-def site(shop, tmp_path_factory, figures) -> Iterator[Site]:
+def site(shop, provisioned_layer, tmp_path_factory, figures) -> Iterator[Site]:
     """A machine that serves its first release."""
-    with open_site(tmp_path_factory.mktemp("site"), port=shop.port, layers=[shop.layer]) as opened:
+    with open_site(tmp_path_factory.mktemp("site"), port=shop.port, layers=[provisioned_layer]) as opened:
         said = opened.push(shop.first)
         assert said.code == 0, f"{said.documents}{said.told}{opened.journal()}"
         opened.wait_serving(shop.first.manifest.release)

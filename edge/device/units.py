@@ -21,7 +21,9 @@ _SYSTEMCTL = "/usr/bin/systemctl"
 _SUDO = ("/usr/bin/sudo", "-n")
 _SHOW_TIMEOUT_S = 10.0
 _RESTART_TIMEOUT_S = 240.0  # start and stop timeouts of edge-runtime.service together, and some
-_PROPERTIES = ("ActiveState", "SubState", "Result", "InvocationID", "NRestarts", "ExecMainStatus")
+_PROPERTIES = ("ActiveState", "SubState", "Result", "InvocationID", "NRestarts", "ExecMainStatus", "ExecStop")
+
+_NEVER = "start_time=[n/a]"  # since the unit was started last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class UnitState:
         invocation: another one means that it was started again; "" before the first start.
         restarts: how often systemd has started it again by itself.
         exit_status: of its last main process.
+        was_stopped: its last run ended because somebody had asked for that, well or not; needs a command in ExecStop=,
+            which systemd runs on request only.
     """
 
     active: str = "inactive"
@@ -43,6 +47,12 @@ class UnitState:
     invocation: str = ""
     restarts: int = 0
     exit_status: int = 0
+    was_stopped: bool = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether it has failed by itself; one that had to be killed on its way down has done its work."""
+        return self.active == "failed" and not self.was_stopped
 
 
 class Units(Protocol):
@@ -69,7 +79,7 @@ class Units(Protocol):
         ...
 
     def is_failed(self, unit: str) -> bool:
-        """Return whether systemd has given a unit up."""
+        """Return whether a unit has failed by itself and systemd has given it up."""
         ...
 
 
@@ -124,7 +134,7 @@ class SystemctlUnits:
 
     def is_failed(self, unit: str) -> bool:
         """Look whether a unit has failed."""
-        return self.state(unit).active == "failed"
+        return self.state(unit).has_failed
 
     def _run(self, command: list[str], timeout_s: float) -> str:
         try:
@@ -141,6 +151,7 @@ class SystemctlUnits:
 
 
 def _state_from_properties(values: Mapping[str, str]) -> UnitState:
+    stop = values.get("ExecStop", "")
     return UnitState(
         active=values.get("ActiveState", "inactive"),
         sub=values.get("SubState", "dead"),
@@ -148,6 +159,8 @@ def _state_from_properties(values: Mapping[str, str]) -> UnitState:
         invocation=values.get("InvocationID", ""),
         restarts=_number(values.get("NRestarts", "")),
         exit_status=_number(values.get("ExecMainStatus", "")),
+        # A process that the kernel kills for its memory is stopped in the same way, but nobody has asked for that.
+        was_stopped="start_time=[" in stop and _NEVER not in stop and values.get("Result") != "oom-kill",
     )
 
 

@@ -73,6 +73,32 @@ def test_the_command_lines_are_those_that_sudo_allows(tmp_path):
     assert systemctl.calls[-1][0] == "show"  # and that without sudo
 
 
+def stop_command(start_time: str) -> str:
+    """What systemd 252 says of a command in ExecStop=."""
+    return (
+        f"ExecStop={{ path=/usr/bin/true ; argv[]=/usr/bin/true ; ignore_errors=yes ; start_time=[{start_time}] ; "
+        "stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }"
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "has_failed"),
+    [
+        (("ActiveState=failed", "Result=exit-code", stop_command("n/a")), True),
+        (("ActiveState=failed", "Result=timeout", stop_command("Sun 2026-11-22 06:30:18 UTC")), False),
+        (("ActiveState=failed", "Result=oom-kill", stop_command("Sun 2026-11-22 06:30:18 UTC")), True),
+        (("ActiveState=failed", "Result=timeout"), True),
+        (("ActiveState=inactive", "Result=success", stop_command("Sun 2026-11-22 06:30:18 UTC")), False),
+    ],
+    ids=["crashed", "killed on its way down", "out of memory", "nothing that tells a stop", "stopped"],
+)
+def test_a_unit_that_was_told_to_stop_has_not_failed_however_it_ended(tmp_path, told, has_failed):
+    (tmp_path / "systemctl").write_text("#!/bin/sh\ncat <<'EOF'\n" + "\n".join(told) + "\nEOF\n")
+    (tmp_path / "systemctl").chmod(0o755)
+
+    assert SystemctlUnits(str(tmp_path / "systemctl"), sudo=()).is_failed(GOOD) == has_failed
+
+
 @pytest.mark.parametrize("program", ["/nowhere/systemctl", "/dev/null"])
 def test_without_systemd_it_is_a_typed_error(program):
     units = SystemctlUnits(program, sudo=())

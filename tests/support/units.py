@@ -87,7 +87,7 @@ class FakeUnits:
         return self.state(unit).active == "active"
 
     def is_failed(self, unit: str) -> bool:
-        return self.state(unit).active == "failed"
+        return self.state(unit).has_failed
 
     def _begin(self, verb: str, unit: str) -> None:
         self.calls.append((verb, unit))

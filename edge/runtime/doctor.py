@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from edge.engine.openvino.saturation import sums_saturate
+from edge.engine.openvino.int8 import why_int8_in_float
 from edge.errors import EdgeError
 from edge.media.gstreamer.binding import load as load_gstreamer
 
@@ -67,11 +67,11 @@ def _library(name: str, *, is_needed: bool, use: str, get: str) -> Finding:
 
 def _int8() -> Iterator[Finding]:
     try:
-        saturate = sums_saturate()
+        why = why_int8_in_float()
     except EdgeError:
         return  # without openvino, which is told already
-    detail = "computed in float, at its speed: INT8 sums saturate here (no VNNI)" if saturate else "INT8 sums are exact"
-    yield Finding(name="int8 on the CPU", is_there=not saturate, is_needed=False, detail=detail)
+    detail = f"computed in float, at its speed: {why}" if why else "computed in INT8, sums are exact"
+    yield Finding(name="int8 on the CPU", is_there=why is None, is_needed=False, detail=detail)
 
 
 def _gstreamer() -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edge.engine.openvino.binding import import_openvino
-from edge.engine.openvino.saturation import sums_saturate
+from edge.engine.openvino.int8 import why_int8_in_float
 from edge.errors import EngineError
 from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.qdq import with_float_arithmetic, with_uint8_activations
@@ -67,13 +67,13 @@ class Compiler:
     def _source(self) -> bytes | str:
         """OpenVINO computes wrong results behind a Concat of int8 activations; of the same as uint8, right ones.
 
-        Where sums of INT8 products saturate (docs/adr/0009), they are computed in float.
+        Where it does not compute INT8, or not exactly, its levels are computed in float (docs/adr/0009).
         """
         path, content = self._spec.path, self._content
         if not self._spec.is_quantized:
             return str(path) if content is None else content
         graph = load_graph(path) if content is None else graph_from_bytes(content, str(path))
-        return with_float_arithmetic(graph) if sums_saturate() else with_uint8_activations(graph)
+        return with_float_arithmetic(graph) if why_int8_in_float() else with_uint8_activations(graph)
 
     def _with_preprocess(self, model: Any) -> Any:
         ov, preprocess = self._ov, self._spec.preprocess

@@ -1,4 +1,4 @@
-"""The same Q/DQ model with its INT8 computed in float, for a CPU whose INT8 sums saturate.
+"""The same Q/DQ model with its INT8 computed in float, for a CPU on which OpenVINO does not compute it, or not exactly.
 
 x86-64 without VNNI adds products of uint8 and int8 in pairs, in 16 bits (`vpmaddubsw`), and cuts off what does not fit:
 without a warning OpenVINO loses 8 points of mAP50-95 of the demo's detector there (docs/adr/0009). Div, Round, Clip and

@@ -6,7 +6,7 @@ import openvino
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edge.engine.openvino.saturation import sums_saturate
+from edge.engine.openvino.int8 import why_int8_in_float
 from edge.errors import ModelError
 from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.inspect import inspect_model
@@ -15,7 +15,7 @@ from tests.support.models import Net, yolov5, yolov8, yolov10, yolox
 from tests.support.qdq import csp, minmax, pairs, pictures, run
 from tests.unit.model.test_qdq_insert import spec_of
 
-needs_exact_int8 = pytest.mark.skipif(sums_saturate(), reason="INT8 sums saturate on this CPU (no VNNI)")
+needs_exact_int8 = pytest.mark.skipif(why_int8_in_float() is not None, reason=str(why_int8_in_float()))
 FAMILIES = [yolov5, yolov8, yolox, yolov10]
 
 

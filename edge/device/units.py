@@ -22,8 +22,9 @@ _SUDO = ("/usr/bin/sudo", "-n")
 _SHOW_TIMEOUT_S = 10.0
 _RESTART_TIMEOUT_S = 240.0  # start and stop timeouts of edge-runtime.service together, and some
 _PROPERTIES = ("ActiveState", "SubState", "Result", "InvocationID", "NRestarts", "ExecMainStatus", "ExecStop")
-
-_NEVER = "start_time=[n/a]"  # since the unit was started last
+_NEVER = "start_time=[n/a]"  # of a command: it has not run since the unit was started last
+# Nobody asks for these, though the command in ExecStop= may have run: the kernel wants memory, a start is refused.
+_NOT_ASKED_FOR = ("oom-kill", "start-limit-hit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +160,7 @@ def _state_from_properties(values: Mapping[str, str]) -> UnitState:
         invocation=values.get("InvocationID", ""),
         restarts=_number(values.get("NRestarts", "")),
         exit_status=_number(values.get("ExecMainStatus", "")),
-        # A process that the kernel kills for its memory is stopped in the same way, but nobody has asked for that.
-        was_stopped="start_time=[" in stop and _NEVER not in stop and values.get("Result") != "oom-kill",
+        was_stopped="start_time=[" in stop and _NEVER not in stop and values.get("Result") not in _NOT_ASKED_FOR,
     )
 
 

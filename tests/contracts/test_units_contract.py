@@ -87,10 +87,18 @@ def stop_command(start_time: str) -> str:
         (("ActiveState=failed", "Result=exit-code", stop_command("n/a")), True),
         (("ActiveState=failed", "Result=timeout", stop_command("Sun 2026-11-22 06:30:18 UTC")), False),
         (("ActiveState=failed", "Result=oom-kill", stop_command("Sun 2026-11-22 06:30:18 UTC")), True),
+        (("ActiveState=failed", "Result=start-limit-hit", stop_command("Sun 2026-11-22 06:30:18 UTC")), True),
         (("ActiveState=failed", "Result=timeout"), True),
         (("ActiveState=inactive", "Result=success", stop_command("Sun 2026-11-22 06:30:18 UTC")), False),
     ],
-    ids=["crashed", "killed on its way down", "out of memory", "nothing that tells a stop", "stopped"],
+    ids=[
+        "crashed",
+        "killed on its way down",
+        "out of memory",
+        "restarted too often",
+        "nothing that tells a stop",
+        "stopped",
+    ],
 )
 def test_a_unit_that_was_told_to_stop_has_not_failed_however_it_ended(tmp_path, told, has_failed):
     (tmp_path / "systemctl").write_text("#!/bin/sh\ncat <<'EOF'\n" + "\n".join(told) + "\nEOF\n")

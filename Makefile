@@ -2,10 +2,10 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test check lab lab-aarch64 lab-machine format bench reliability docs clean
+.PHONY: help setup demo test check lab lab-jetpack6 lab-jetpack7 lab-aarch64 lab-machine format bench reliability docs clean
 
 help:            ## this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: .venv/.ready   ## Debian packages (where allowed) and .venv
 
@@ -29,6 +29,12 @@ check: setup     ## ruff format, ruff, mypy --strict, the house test
 lab: setup       ## provision and push against virtual devices; needs root (systemd-nspawn)
 	@bash .ci/setup --require-all
 	@EDGE_REQUIRE_LAB=1 $(PYTHON) -m pytest tests/lab $(ARGS)
+
+lab-jetpack6: setup   ## the same on Ubuntu 22.04, which JetPack 6 is made of; needs Ubuntu's archive keyring
+	@$(MAKE) --no-print-directory lab EDGE_LAB_SUITE=jammy
+
+lab-jetpack7: setup   ## the same on Ubuntu 24.04, which JetPack 7 is made of; needs Ubuntu's archive keyring
+	@$(MAKE) --no-print-directory lab EDGE_LAB_SUITE=noble
 
 lab-aarch64: setup   ## the same on an emulated aarch64; needs qemu-system-arm, qemu-user-static and binfmt_misc
 	@bash .ci/setup --require-all

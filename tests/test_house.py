@@ -37,6 +37,7 @@ OWNERS = {
     "onnx": ("model/graph.py", TRAINING),
     "onnxruntime": TRAINING,
     "openvino": "engine/openvino/binding.py",
+    "packaging": "deploy/provision/requirements.py",
     "paho": "publish/mqtt/client.py",
     "pycocotools": ("evaluate/cocotools.py", TRAINING),
     "rich": "cli/",

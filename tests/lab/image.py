@@ -36,6 +36,8 @@ _PACKAGES = (
     "gstreamer1.0-libav",
 )
 _KERNEL = ("linux-image-cloud-{}", "initramfs-tools")  # for a machine of its own
+_UBUNTU = ("jammy", "noble")  # what JetPack 6 and 7 are made of; the plugins of GStreamer are in `universe`
+_UBUNTU_MIRRORS = {"amd64": "http://archive.ubuntu.com/ubuntu", "arm64": "http://ports.ubuntu.com/ubuntu-ports"}
 _RECIPE = 1  # raised when `_finish` changes
 ADMIN = "admin"
 
@@ -107,9 +109,13 @@ def _suite() -> str:
 def _debootstrap(root: Path) -> None:
     command = ["debootstrap", "--variant=minbase", f"--arch={debian_architecture()}"]
     command += [f"--include={','.join(_packages())}"]
-    if "ID=ubuntu" in Path("/etc/os-release").read_text(encoding="utf-8").splitlines():
+    mirror = os.environ.get("EDGE_LAB_MIRROR")
+    where = [mirror] if mirror else []
+    if _suite() in _UBUNTU or "ID=ubuntu" in Path("/etc/os-release").read_text(encoding="utf-8").splitlines():
         command.append("--components=main,universe")
-    command += [_suite(), str(root), *filter(None, [os.environ.get("EDGE_LAB_MIRROR")])]
+        # A debootstrap that is older than a suite does not know that all of Ubuntu's are made in one way.
+        where = [mirror or _UBUNTU_MIRRORS[debian_architecture()], "/usr/share/debootstrap/scripts/gutsy"]
+    command += [_suite(), str(root), *where]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
     if done.returncode:
         raise RuntimeError(f"debootstrap ended with {done.returncode}: {done.stdout[-1500:]}{done.stderr[-500:]}")

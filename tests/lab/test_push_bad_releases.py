@@ -103,7 +103,7 @@ def test_f21_a_release_that_never_gets_ready_is_undone_at_the_start_deadline(sit
     with drop_in(site.device, "edge-runtime", "[Service]\nTimeoutStartSec=6s\nTimeoutStopSec=3s\n"):
         client = site.start_until("build", "end", "push", slow.path)
         wait_until(lambda: starting(site), what="the service starts", timeout_s=30)
-        site.device.run("systemctl kill --kill-whom=main -s STOP edge-runtime")
+        site.device.run("systemctl kill --kill-who=main -s STOP edge-runtime")
 
         said = site.end(client)
 

@@ -87,7 +87,7 @@ def test_f19_a_build_that_is_killed_leaves_the_old_release_serving(site, new):
 def test_a_service_or_a_judge_that_is_killed_in_a_trial_sends_the_release_back(site, new, unit):
     old = site.current()
     client = site.start_until("trial", "progress", "push", new.path)
-    site.device.run(f"systemctl kill --kill-whom=main -s KILL {unit}")
+    site.device.run(f"systemctl kill --kill-who=main -s KILL {unit}")
 
     said = site.end(client)
 
@@ -100,7 +100,7 @@ def test_a_service_or_a_judge_that_is_killed_in_a_trial_sends_the_release_back(s
 def test_a_service_that_is_killed_serves_again_with_the_same_release(site):
     release, count = site.current(), len(site.watcher.arrived())
 
-    site.device.run("systemctl kill --kill-whom=main -s KILL edge-runtime")
+    site.device.run("systemctl kill --kill-who=main -s KILL edge-runtime")
 
     wait_until(lambda: len(site.watcher.arrived()) > count + 5, what="detections arrive again", timeout_s=40)
     site.wait_serving(release)

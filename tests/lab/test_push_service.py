@@ -30,7 +30,7 @@ def test_f27_a_service_that_hangs_is_killed_and_serves_again(site, shop):
         site.device.run("systemctl restart edge-runtime")
         site.wait_serving(release)
         began = time.monotonic()
-        site.device.run("systemctl kill --kill-whom=main -s STOP edge-runtime")
+        site.device.run("systemctl kill --kill-who=main -s STOP edge-runtime")
 
         wait_until(lambda: restarts(site) == 1, what="systemd starts it again", timeout_s=WATCHDOG_S + 15)
         assert time.monotonic() - began < WATCHDOG_S + 10

@@ -41,7 +41,7 @@ def provision(
     facts = shell.facts()
     _require_keys(wanted, facts, host)
     tell(f"{host}: wheels for {facts.architecture}, Python {facts.python[0]}.{facts.python[1]}")
-    chosen = read_wheels(wheels) if wheels is not None else gather_wheels(facts)
+    chosen = read_wheels(wheels, facts) if wheels is not None else gather_wheels(facts)
     plan = _ask(shell, {"steps": steps(wanted, facts, chosen, folder=None), "is_plan": True})
     if is_plan or not plan.changes:
         return plan

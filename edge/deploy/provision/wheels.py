@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge.deploy.provision.facts import ProvisionFacts
+from edge.deploy.provision.requirements import unmet_requirements
 from edge.errors import DeployError
 from edge.version import __version__
 
@@ -55,16 +56,18 @@ class WheelSet:
         return next(name for name in sorted(self.digests) if name.startswith(prefix))
 
 
-def read_wheels(folder: Path) -> WheelSet:
-    """Return the wheels that somebody has put in a folder.
+def read_wheels(folder: Path, facts: ProvisionFacts) -> WheelSet:
+    """Return the wheels for a device that somebody has put in a folder.
 
     Raises:
-        DeployError: `request.wheels`, if edge-deploy's own or pip's is not among them.
+        DeployError: `request.wheels`, if edge-deploy's own, pip's or one that these need is not among them.
     """
     paths = sorted(folder.glob("*.whl")) if folder.is_dir() else []
     for prefix in (_OURS, "pip-"):
         if sum(path.name.startswith(prefix) for path in paths) != 1:
             raise _failed(f"{folder} holds {len(paths)} wheels, expected exactly one {prefix}*.whl among them")
+    if unmet := unmet_requirements(paths, facts):
+        raise _failed(f"{folder} lacks wheels that a device with {_python(facts)} needs: {', '.join(unmet)}")
     return WheelSet(folder=folder, digests={path.name: _sha256(path) for path in paths})
 
 
@@ -74,22 +77,42 @@ def gather_wheels(facts: ProvisionFacts) -> WheelSet:
     Raises:
         DeployError: `request.wheels`, if one cannot be built or downloaded.
     """
-    python = f"{facts.python[0]}.{facts.python[1]}"
-    folder = _cache() / f"{__version__}-{facts.architecture}-{python}-glibc{facts.glibc[0]}.{facts.glibc[1]}"
+    python, glibc = (".".join(map(str, version)) for version in (facts.python, facts.glibc))
+    folder = _cache() / f"{__version__}-{facts.architecture}-{python}-glibc{glibc}"
     folder.mkdir(parents=True, exist_ok=True)
     ours = _own_wheel(folder)
     lock = folder / _LOCK
-    if not lock.is_file():
-        _download([str(ours), "pip"], folder, _options(facts))
-        others = [path for path in sorted(folder.glob("*.whl")) if path != ours]
-        partial = lock.with_suffix(".partial")
-        partial.write_text(json.dumps({path.name: _sha256(path) for path in others}, indent=1), encoding="utf-8")
-        partial.replace(lock)
-    digests = json.loads(lock.read_text(encoding="utf-8"))
+    digests = json.loads(lock.read_text(encoding="utf-8")) if lock.is_file() else {}
     if any(not (folder / name).is_file() or _sha256(folder / name) != digest for name, digest in digests.items()):
         lock.unlink()
         raise _failed(f"{folder} is not as it was when it was gathered; run the command again to gather it anew")
+    if not digests or unmet_requirements([ours, *(folder / name for name in digests)], facts):
+        digests = {path.name: _sha256(path) for path in _download(ours, folder, facts)}
+        partial = lock.with_suffix(".partial")
+        partial.write_text(json.dumps(digests, indent=1), encoding="utf-8")
+        partial.replace(lock)
     return WheelSet(folder=folder, digests={**digests, ours.name: _sha256(ours)})
+
+
+def _download(ours: Path, folder: Path, facts: ProvisionFacts) -> list[Path]:
+    """Return the wheels that ours needs there; what only the device needs, pip does not see: that is asked for."""
+    wanted = [str(ours), "pip"]
+    while True:
+        for old in folder.glob("*.whl"):
+            if old != ours:
+                old.unlink()
+        _pip(["download", "--dest", str(folder), *_options(facts), *wanted])
+        wheels = sorted(folder.glob("*.whl"))
+        unmet = unmet_requirements(wheels, facts)
+        if not unmet:
+            return [wheel for wheel in wheels if wheel != ours]
+        if set(unmet) <= set(wanted):
+            raise _failed(f"no wheels were found for {_python(facts)} that go together: {', '.join(unmet)}")
+        wanted += unmet
+
+
+def _python(facts: ProvisionFacts) -> str:
+    return f"Python {facts.python[0]}.{facts.python[1]} on {facts.architecture}"
 
 
 def _options(facts: ProvisionFacts) -> list[str]:
@@ -140,10 +163,6 @@ def _tree(root: Path) -> list[Path]:
 def _tree_sha256(root: Path) -> str:
     whole = "".join(f"{path.relative_to(root)} {_sha256(path)}\n" for path in _tree(root))
     return hashlib.sha256(whole.encode()).hexdigest()
-
-
-def _download(what: list[str], folder: Path, options: list[str]) -> None:
-    _pip(["download", "--dest", str(folder), *options, *what])
 
 
 def _pip(arguments: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections.abc import Iterable
@@ -51,6 +52,9 @@ def load() -> GStreamer:
 
 @lru_cache(maxsize=1)
 def _load() -> GStreamer:
+    # Cameras are reached directly, and souphttpsrc reads http_proxy itself. GIO would ask libproxy, which throws C++
+    # exceptions; on Ubuntu 22.04 (JetPack 6) these end the process where GStreamer's libunwind and numpy's libgcc meet.
+    os.environ.setdefault("GIO_USE_PROXY_RESOLVER", "dummy")
     try:
         import gi
 

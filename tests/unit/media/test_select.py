@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -139,3 +140,17 @@ def test_recording_is_checked(tmp_path):
     for name in ("flat.npz", "other.npz", "gone.npz"):
         with pytest.raises(DatasetError, match=name):
             read_recording(tmp_path / name)
+
+
+def test_cameras_are_not_looked_for_behind_a_desktops_proxy():
+    """On Ubuntu 22.04 the library that would be asked ends the process."""
+    gst.load()
+    code = (
+        "from edge.media.gstreamer import binding; binding.load()\n"
+        "from gi.repository import Gio; print(Gio.ProxyResolver.get_default().__gtype__.name)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "GIO_USE_PROXY_RESOLVER"}
+
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+
+    assert found.stdout.split() == ["GDummyProxyResolver"]

@@ -36,6 +36,7 @@ _PACKAGES = (
     "gstreamer1.0-libav",
 )
 _KERNEL = ("linux-image-cloud-{}", "initramfs-tools")  # for a machine of its own
+_MORE = {"noble": ("libpgm-5.3-0t64",)}  # nor who provides what libzmq5 asks for there
 _UBUNTU = ("jammy", "noble")  # what JetPack 6 and 7 are made of; the plugins of GStreamer are in `universe`
 _UBUNTU_MIRRORS = {"amd64": "http://archive.ubuntu.com/ubuntu", "arm64": "http://ports.ubuntu.com/ubuntu-ports"}
 _RECIPE = 1  # raised when `_finish` changes
@@ -96,7 +97,11 @@ def _mine() -> str:
 
 
 def _packages() -> list[str]:
-    return [*_PACKAGES, *(name.format(debian_architecture()) for name in (_KERNEL if is_machine() else ()))]
+    return [
+        *_PACKAGES,
+        *_MORE.get(_suite(), ()),
+        *(name.format(debian_architecture()) for name in (_KERNEL if is_machine() else ())),
+    ]
 
 
 def _suite() -> str:

@@ -17,6 +17,7 @@ FLOORS = [
     {"types", "protocols", "errors", "version"},
     {"vision", "config", "model"},
     {"calibrate", "evaluate", "engine", "media", "publish", "bundle", "device", "transport"},
+    {"quantize"},
     {"deploy", "runtime", "demo"},
     {"cli"},
 ]

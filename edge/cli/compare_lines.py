@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from edge.deploy.comparison import Comparison
 from edge.evaluate.layers import MOST_ADDED_NOISE, LayerError, Verdict
+from edge.quantize.comparison import Comparison
 
 __all__ = ["SHOWN_WORST", "layer_lines", "number", "percent", "precision_of", "summary", "verdict_lines"]
 

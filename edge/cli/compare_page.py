@@ -11,8 +11,8 @@ import numpy as np
 from edge.calibrate.histogram import Histogram
 from edge.cli.compare_lines import SHOWN_WORST, number, percent, precision_of, summary, verdict_lines
 from edge.cli.svg import Band, Point, bars_svg, histogram_svg, points_svg
-from edge.deploy.comparison import Comparison
 from edge.evaluate.layers import LayerError, Quantization, worst_layers
+from edge.quantize.comparison import Comparison
 
 __all__ = ["comparison_page"]
 

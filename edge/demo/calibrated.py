@@ -13,11 +13,11 @@ import msgspec
 from edge.calibrate.table import Evidence
 from edge.calibrate.table_file import write_table
 from edge.calibrate.thresholds.method import Method
-from edge.deploy.calibration import Calibration, CalibrationHooks, CalibrationOptions, calibrate
-from edge.deploy.calibration.layers import layers_of
 from edge.errors import EdgeError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
+from edge.quantize.calibration import Calibration, CalibrationHooks, CalibrationOptions, calibrate
+from edge.quantize.calibration.layers import layers_of
 
 __all__ = ["MAX_DROP", "DemoCalibration", "calibrate_demo"]
 

@@ -19,13 +19,13 @@ from edge.calibrate.apply import quantized_model
 from edge.calibrate.lint.facts import facts_of_model
 from edge.calibrate.peaks import tensors_to_look_at
 from edge.calibrate.table_file import read_table
-from edge.deploy.calibration.images import find_images, still_source
-from edge.deploy.calibration.observe import observe
-from edge.deploy.feed import canvases_of, feed
 from edge.engine.openvino import OpenVinoActivations, OpenVinoEngine, OpenVinoOptions
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
+from edge.quantize.calibration.images import find_images, still_source
+from edge.quantize.calibration.observe import observe
+from edge.quantize.feed import canvases_of, feed
 from edge.types import ColourOrder
 
 METHODS = ("mse", "percentile", "minmax", "entropy", "auto")

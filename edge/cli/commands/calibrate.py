@@ -12,7 +12,7 @@ import click
 from edge.cli.lazy import verbosity_option
 
 if TYPE_CHECKING:
-    from edge.deploy.calibration import Calibration
+    from edge.quantize.calibration import Calibration
 
 __all__ = ["calibrate"]
 
@@ -76,8 +76,8 @@ def calibrate(
     from edge.calibrate.table_file import table_text
     from edge.calibrate.thresholds.method import Method
     from edge.cli.output import echo_json, echo_pairs, stage_bars
-    from edge.deploy.calibration import CalibrationHooks, CalibrationOptions
-    from edge.deploy.calibration import calibrate as run
+    from edge.quantize.calibration import CalibrationHooks, CalibrationOptions
+    from edge.quantize.calibration import calibrate as run
 
     path = out or model.with_suffix(".calib.json")
     _require_sense(images, histograms, method, labels, max_drop)
@@ -139,7 +139,7 @@ def _require_places(table: Path, save_histograms: Path | None, *, inputs: tuple[
 def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:
     from edge.calibrate.lint.check import lint_table
     from edge.calibrate.lint.facts import facts_of_model
-    from edge.deploy.calibration import FEW_IMAGES
+    from edge.quantize.calibration import FEW_IMAGES
 
     seen = done.observations.images
     if done.left_out:

@@ -10,7 +10,7 @@ import click
 from edge.cli.lazy import verbosity_option
 
 if TYPE_CHECKING:
-    from edge.deploy.comparison import Comparison
+    from edge.quantize.comparison import Comparison
 
 __all__ = ["compare"]
 
@@ -46,7 +46,7 @@ def compare(model: Path, table: Path, images: Path, limit: int | None, page: Pat
     thread of this machine, not of a Jetson.
     """
     from edge.cli.output import echo_json, progress_bar
-    from edge.deploy.comparison import TIMED_RUNS, ComparisonOptions, compare_model, images_to_compare
+    from edge.quantize.comparison import TIMED_RUNS, ComparisonOptions, compare_model, images_to_compare
 
     _require_folder(page)
     options = ComparisonOptions(model=model, table=table, images=images, limit=limit)

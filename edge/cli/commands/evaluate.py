@@ -11,7 +11,7 @@ from edge.cli.lazy import verbosity_option
 from edge.types import Precision
 
 if TYPE_CHECKING:
-    from edge.deploy.evaluation import Evaluation
+    from edge.quantize.evaluation import Evaluation
 
 __all__ = ["evaluate"]
 
@@ -64,8 +64,8 @@ def evaluate(
     always runs in INT8, as it is.
     """
     from edge.cli.output import echo_json, echo_pairs, progress_bar
-    from edge.deploy.evaluation import EvaluationOptions, evaluate_model
     from edge.media.stills import list_images
+    from edge.quantize.evaluation import EvaluationOptions, evaluate_model
 
     options = EvaluationOptions(
         model=model,

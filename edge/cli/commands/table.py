@@ -81,7 +81,7 @@ def lint(path: Path, model: Path | None, as_json: bool) -> int:
     With a model also: is the table of this very file and preprocess, and does it have all tensors.
     """
     from edge.cli.output import echo_json
-    from edge.deploy.tables import lint_file
+    from edge.quantize.tables import lint_file
 
     findings = lint_file(path, model=model)
     errors = _count_errors(findings)
@@ -164,7 +164,7 @@ def import_(source: Path, out: Path, model: Path | None, float_model: Path | Non
 def _import_cache(cache: Path, out: Path, *, model: Path | None, as_json: bool) -> None:
     from edge.cli.output import echo_json
     from edge.cli.table_lines import origin
-    from edge.deploy.tables import import_cache
+    from edge.quantize.tables import import_cache
 
     done = import_cache(cache, out=out, model=model)
     _echo_findings(done.findings)
@@ -177,7 +177,7 @@ def _import_cache(cache: Path, out: Path, *, model: Path | None, as_json: bool) 
 
 def _import_qdq(source: Path, out: Path, *, float_model: Path, as_json: bool) -> None:
     from edge.cli.output import echo_json
-    from edge.deploy.tables import import_qdq
+    from edge.quantize.tables import import_qdq
 
     done = import_qdq(source, out=out, float_model=float_model)
     _echo_findings(done.findings)
@@ -238,7 +238,7 @@ def export(path: Path, out: Path, format_: str, tensorrt: str | None, calibrator
 def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: str | None, as_json: bool) -> None:
     from edge.calibrate.lint.ranges import lint_ranges
     from edge.cli.output import echo_json
-    from edge.deploy.tables import export_table
+    from edge.quantize.tables import export_table
 
     content, cache = export_table(path, out=out, tensorrt=tensorrt, calibrator=calibrator)
     _echo_findings(lint_ranges(content))
@@ -263,7 +263,7 @@ def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: st
 def _export_ranges(path: Path, out: Path, *, as_json: bool) -> None:
     from edge.calibrate.lint.ranges import lint_ranges
     from edge.cli.output import echo_json
-    from edge.deploy.tables import export_ranges
+    from edge.quantize.tables import export_ranges
 
     content = export_ranges(path, out=out)
     _echo_findings(lint_ranges(content))
@@ -305,7 +305,7 @@ def qdq(path: Path, model: Path, out: Path, is_float16: bool, as_json: bool) -> 
     `edge-deploy evaluate`.
     """
     from edge.cli.output import echo_json
-    from edge.deploy.tables import write_qdq
+    from edge.quantize.tables import write_qdq
 
     made = write_qdq(path, model=model, out=out, is_float16=is_float16)
     if as_json:

@@ -29,7 +29,6 @@ from edge.bundle.sign import DOWNGRADE, RELEASE, fingerprint, sign
 from edge.calibrate.apply import usable_table
 from edge.calibrate.table import CalibrationTable
 from edge.config.load import Pipeline, load_pipeline
-from edge.deploy.arithmetic import Arithmetic, choose_arithmetic
 from edge.deploy.bundling.contents import Contents, collect_contents, digest_of
 from edge.deploy.bundling.frames import find_candidates
 from edge.deploy.bundling.golden import Golden, make_golden
@@ -37,6 +36,7 @@ from edge.deploy.bundling.keys import find_key
 from edge.engine.pipeline_model import max_batch_of, read_model
 from edge.errors import CalibrationError, DeployError
 from edge.evaluate.golden_file import encode_golden
+from edge.quantize.arithmetic import Arithmetic, choose_arithmetic
 from edge.types import ModelSpec, Precision
 from edge.version import __version__
 

@@ -17,10 +17,10 @@ from edge.calibrate.table import CalibrationTable, DatasetId
 from edge.config.load import Pipeline
 from edge.config.schema import StreamConfig
 from edge.config.uris import local_path
-from edge.deploy.calibration.images import CalibrationImage, find_images, split_images, still_source
-from edge.deploy.feed import canvases_of
 from edge.errors import DeployError
 from edge.media.select import make_source
+from edge.quantize.calibration.images import CalibrationImage, find_images, split_images, still_source
+from edge.quantize.feed import canvases_of
 from edge.types import ModelSpec, Preprocess
 
 __all__ = ["Candidates", "find_candidates"]

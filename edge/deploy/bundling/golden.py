@@ -11,7 +11,6 @@ from pathlib import Path
 from edge.bundle.manifest import GoldenFrames, GoldenLimits
 from edge.config.load import Pipeline
 from edge.config.schema import EngineConfig
-from edge.deploy.arithmetic import Arithmetic
 from edge.deploy.bundling.frames import Candidates, Canvas
 from edge.engine.pipeline_model import detector_of, max_batch_of
 from edge.engine.select import make_engine
@@ -21,6 +20,7 @@ from edge.evaluate.golden_file import GoldenImage, GoldenSet
 from edge.evaluate.golden_run import detect_golden
 from edge.media.images import write_image
 from edge.protocols import Engine
+from edge.quantize.arithmetic import Arithmetic
 from edge.types import Detections, ModelSpec, Precision
 from edge.vision.detect import Detector
 

@@ -12,8 +12,8 @@ import pytest
 from edge.calibrate.histogram import count
 from edge.cli.compare_lines import layer_lines, number, percent, summary, verdict_lines
 from edge.cli.compare_page import comparison_page, rebinned
-from edge.deploy.comparison import Comparison
 from edge.evaluate.layers import Layer, LayerError, LayerTimes, Quantization, worst_layers
+from edge.quantize.comparison import Comparison
 from edge.types import HeadFamily, ImageSize, ModelSpec, Preprocess
 
 EVIL = '<script>alert("1")</script>&amp;'

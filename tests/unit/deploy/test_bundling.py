@@ -13,10 +13,10 @@ from edge.config.load import load_pipeline
 from edge.deploy.bundling.contents import collect_contents
 from edge.deploy.bundling.frames import find_candidates
 from edge.deploy.bundling.keys import find_key
-from edge.deploy.calibration.images import find_images, split_images
 from edge.errors import DeployError
 from edge.media.images import write_image
 from edge.model.inspect import inspect_model
+from edge.quantize.calibration.images import find_images, split_images
 from tests.support import models
 
 HEAD = "version: 1\nmodel: {onnx: models/net.onnx, calibration: t.json, precision: int8}\n"

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from edge.deploy.calibration.images import find_images
-from edge.deploy.calibration.means import channel_means
 from edge.engine.openvino import OpenVinoActivations
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import corrected_tensors
+from edge.quantize.calibration.images import find_images
+from edge.quantize.calibration.means import channel_means
 from tests.support import models
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations
 from tests.support.pictures import draw

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from edge.calibrate.observations import Observations, largest_of_both
 from edge.calibrate.observer import Observer
-from edge.deploy.calibration.images import CalibrationImage, still_source
-from edge.deploy.feed import feed
 from edge.protocols import ActivationEngine
+from edge.quantize.calibration.images import CalibrationImage, still_source
+from edge.quantize.feed import feed
 from edge.types import ModelSpec
 
 __all__ = ["observe"]

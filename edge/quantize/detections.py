@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edge.deploy.feed import feed
 from edge.protocols import Engine, FrameSource
+from edge.quantize.feed import feed
 from edge.types import Detections, FrameHeader
 from edge.vision.detect import Detector
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.deploy.calibration.images import CalibrationImage, still_source
-from edge.deploy.feed import feed
 from edge.protocols import ActivationEngine
+from edge.quantize.calibration.images import CalibrationImage, still_source
+from edge.quantize.feed import feed
 from edge.types import ModelSpec
 
 __all__ = ["channel_means"]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from edge.deploy.feed import canvases_of, feed
 from edge.errors import EndOfStream, SourceError
+from edge.quantize.feed import canvases_of, feed
 from edge.types import ClockSource, Frame, FrameHeader, ImageSize, Letterbox, Preprocess, StreamId
 
 SIZE = ImageSize(width=8, height=8)

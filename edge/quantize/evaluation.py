@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from edge.config.schema import EngineConfig
-from edge.deploy.arithmetic import choose_arithmetic
-from edge.deploy.detections import detect_all
 from edge.engine.select import make_engine
 from edge.errors import DatasetError, SourceError
 from edge.evaluate.coco_map import Accumulator, Accuracy
@@ -19,6 +17,8 @@ from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth
 from edge.media.stills import StillSource, list_images
 from edge.model.inspect import ModelOverrides, inspect_model
+from edge.quantize.arithmetic import choose_arithmetic
+from edge.quantize.detections import detect_all
 from edge.types import Detections, ModelSpec, Precision, StreamId
 from edge.vision.detect import Detector
 from edge.vision.heads import Head

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from edge.config.schema import EngineConfig
-from edge.deploy.calibration.images import CalibrationImage, still_source
-from edge.deploy.detections import detect_all
-from edge.deploy.evaluation import coco_detector
 from edge.engine.select import make_engine
 from edge.evaluate.bootstrap import error_of_difference
 from edge.evaluate.coco_map import Accumulator
 from edge.evaluate.truth import GroundTruth, Labels
+from edge.quantize.calibration.images import CalibrationImage, still_source
+from edge.quantize.detections import detect_all
+from edge.quantize.evaluation import coco_detector
 from edge.types import Detections, ModelSpec, Precision
 
 __all__ = ["Proof", "Prover"]

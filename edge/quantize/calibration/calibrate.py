@@ -18,13 +18,6 @@ from edge.calibrate.peaks import tensors_to_look_at
 from edge.calibrate.search import Choice, Found, Limits, search
 from edge.calibrate.table import CalibrationTable, Evidence
 from edge.calibrate.thresholds.method import Method
-from edge.deploy.calibration.draft import made_table, ranges_by_method, with_means
-from edge.deploy.calibration.images import ImageSplit, find_images, require_decodable, split_images
-from edge.deploy.calibration.layers import layers_of
-from edge.deploy.calibration.means import channel_means
-from edge.deploy.calibration.observe import observe
-from edge.deploy.calibration.proof import Proof, Prover
-from edge.deploy.calibration.trials import Trials
 from edge.engine.openvino import OpenVinoActivations
 from edge.errors import CalibrationError, DatasetError, ModelError, SourceError, VerificationError
 from edge.evaluate.labels import open_labels
@@ -32,6 +25,13 @@ from edge.model.graph import Graph, load_graph
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.model.obstacles import INTEGER_OPERATORS
 from edge.model.qdq import corrected_tensors, quantizable_tensors
+from edge.quantize.calibration.draft import made_table, ranges_by_method, with_means
+from edge.quantize.calibration.images import ImageSplit, find_images, require_decodable, split_images
+from edge.quantize.calibration.layers import layers_of
+from edge.quantize.calibration.means import channel_means
+from edge.quantize.calibration.observe import observe
+from edge.quantize.calibration.proof import Proof, Prover
+from edge.quantize.calibration.trials import Trials
 from edge.types import ModelSpec
 
 __all__ = ["FEW_IMAGES", "Calibration", "CalibrationHooks", "CalibrationOptions", "calibrate"]

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from edge.calibrate.apply import quantized_model, usable_table
 from edge.calibrate.histogram import Histogram
 from edge.calibrate.observer import Observer
-from edge.deploy.feed import feed
 from edge.engine.openvino import LayerProfiler, OpenVinoActivations
 from edge.errors import DatasetError, SourceError
 from edge.evaluate.layers import Layer, LayerError, LayerErrors, LayerTimes, Quantization
@@ -27,6 +26,7 @@ from edge.model.qdq.placement import called
 from edge.model.qdq.scales import LEVELS, scale_of
 from edge.model.qdq.twins import with_float_twins
 from edge.protocols import ActivationEngine
+from edge.quantize.feed import feed
 from edge.types import ModelSpec, Preprocess, StreamId
 
 __all__ = ["TIMED_RUNS", "Comparison", "ComparisonOptions", "compare_model", "images_to_compare"]

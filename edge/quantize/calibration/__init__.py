@@ -1,6 +1,6 @@
 """From a model and images to a calibration table, and to the proof that it keeps the accuracy."""
 
-from edge.deploy.calibration.calibrate import (
+from edge.quantize.calibration.calibrate import (
     FEW_IMAGES,
     Calibration,
     CalibrationHooks,

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from edge.calibrate.search import Choice
 from edge.config.schema import EngineConfig
-from edge.deploy.calibration.images import CalibrationImage, still_source
-from edge.deploy.feed import canvases_of
 from edge.engine.select import make_engine
 from edge.errors import DatasetError
 from edge.evaluate.parity import compare_candidates
 from edge.model.graph import Graph
 from edge.model.qdq import QdqModel, insert_qdq
 from edge.protocols import Engine
+from edge.quantize.calibration.images import CalibrationImage, still_source
+from edge.quantize.feed import canvases_of
 from edge.types import ModelSpec, Precision
 from edge.vision.heads import Candidates, Head, decode
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.deploy.calibration.proof import Proof
+from edge.quantize.calibration.proof import Proof
 
 
 def proof(drop, uncertainty):

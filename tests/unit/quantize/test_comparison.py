@@ -6,11 +6,11 @@ import numpy as np
 import onnx
 import pytest
 
-from edge.deploy.comparison import TIMED_RUNS, ComparisonOptions, compare_model
 from edge.errors import CalibrationError, DatasetError
 from edge.evaluate.layers import Verdict, worst_layers
 from edge.model.graph import load_graph
 from edge.model.qdq import insert_qdq
+from edge.quantize.comparison import TIMED_RUNS, ComparisonOptions, compare_model
 from tests.support import models
 from tests.support.qdq import run, run_node
 from tests.support.tables import calibrated

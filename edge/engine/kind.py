@@ -1,0 +1,193 @@
+"""What every kind of engine does: it builds a plan for this machine, loads it, and looks into a model.
+
+`edge.engine.kinds` finds the kinds; `load_kind` gives their working half. What a kind builds from is handed to it in
+whatever form it asks for (`ModelForms`), so that it knows neither tables nor pipeline files.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.engine.kinds import facts_of
+from edge.model.qdq.insert import QdqModel
+from edge.protocols import ActivationEngine, Engine
+from edge.types import ModelSpec, Precision
+
+__all__ = ["BuildRequest", "EngineKind", "Finding", "LayerProfiler", "ModelForms", "Plan", "QdqForm", "load_kind"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QdqForm:
+    """How a Q/DQ model is written.
+
+    Attributes:
+        float_type: of what stays in float.
+        weights: `int8` stores them behind a DequantizeLinear, a quarter of the bytes; `float` puts a pair behind float
+            weights, which is what TensorRT 8 takes.
+    """
+
+    float_type: Literal["float32", "float16"] = "float32"
+    weights: Literal["int8", "float"] = "int8"
+
+
+class ModelForms(Protocol):
+    """One model in each of the forms that an engine kind may ask for; each is made when it is first asked for."""
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What the model's file is."""
+        ...
+
+    def float_model(self, *, is_float16: bool = False) -> bytes:
+        """Return the ONNX as it is, or computing in float16 with float32 input and output.
+
+        Raises:
+            ModelError: if it cannot be converted, or carries Q/DQ pairs and is to be converted.
+        """
+        ...
+
+    def qdq_model(self, form: QdqForm) -> QdqModel:
+        """Return the ONNX with Q/DQ pairs: its own where it carries them, else by its calibration table.
+
+        Raises:
+            ModelError: if it cannot be converted.
+            CalibrationError: if there is no table.
+        """
+        ...
+
+    @property
+    def ranges(self) -> Mapping[str, float] | None:
+        """Largest absolute activation by tensor, of the table; None where there is no table."""
+        ...
+
+    @property
+    def keep_float(self) -> tuple[str, ...]:
+        """Nodes and tensors that the table leaves in float."""
+        ...
+
+    def calibration_cache(self, *, version: int, calibrator: str) -> bytes:
+        """Return the table as a TensorRT calibration cache with the header `TRT-<version>-<calibrator>`.
+
+        Raises:
+            CalibrationError: if there is no table, or a scale cannot be written.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """What is asked of a build, and of the engine that is loaded from it.
+
+    Attributes:
+        precision: arithmetic to use.
+        max_batch: most frames at once.
+        options: of the kind's own `options_type`.
+        score_threshold: detections at or below it are of no use to anybody, so that an engine may leave them on the
+            device; None: the raw output is wanted.
+        cache_folder: where what makes the next build faster is kept; None: nowhere.
+    """
+
+    precision: Precision
+    max_batch: int
+    options: msgspec.Struct
+    score_threshold: float | None = None
+    cache_folder: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a device keeps of an engine, and how it came about: `report` is plain JSON for `build.json` and `status`."""
+
+    data: bytes
+    report: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked for on a machine; `is_needed` tells that something does not work without it."""
+
+    name: str
+    is_there: bool
+    is_needed: bool
+    detail: str
+
+
+class LayerProfiler(Protocol):
+    """Times single layers of a model, with everything that the engine fused into them."""
+
+    def warm_up(self, images: NDArray[np.uint8]) -> None:
+        """Infer without keeping the times; `images` as in `run`."""
+        ...
+
+    def run(self, images: NDArray[np.uint8]) -> None:
+        """Infer `images`, uint8 (batch of the model or 1, H, W, 3) RGB, and keep the times."""
+        ...
+
+    def times(self) -> Mapping[str, NDArray[np.float64]]:
+        """Return seconds for one frame in each run, float64 (runs,), by layer; fused layers lack."""
+        ...
+
+
+class EngineKind(Protocol):
+    """One way to run models: the working half of a kind whose facts are in `edge.engine.kinds`."""
+
+    @property
+    def name(self) -> str:
+        """As in a pipeline file."""
+        ...
+
+    @property
+    def options_type(self) -> type[msgspec.Struct]:
+        """Its keys in the `engine` section of a pipeline file, all with defaults."""
+        ...
+
+    def build(
+        self, model: ModelForms, request: BuildRequest, *, on_progress: Callable[[str, float], None] = ...
+    ) -> Plan:
+        """Return a plan for this machine; `on_progress` is told a phase and how much of it is done, 0 to 1.
+
+        Raises:
+            EngineError: if it cannot be built here, saying what is missing and how to get it.
+        """
+        ...
+
+    def load(self, plan: bytes, spec: ModelSpec, request: BuildRequest) -> Engine:
+        """Return the engine of a plan that `build` returned for the same `spec` and `request`.
+
+        Raises:
+            EngineError: if it is of another version or device, damaged, or cannot run here.
+        """
+        ...
+
+    def activations(
+        self, spec: ModelSpec, tensors: Sequence[str], *, largest_of: Collection[str] = (), max_batch: int = 1
+    ) -> ActivationEngine:
+        """Return an engine that gives out tensors of a float model, and of `largest_of` the largest |x| alone."""
+        ...
+
+    def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:
+        """Return what times `layers`, nodes of the ONNX file or of `content`."""
+        ...
+
+    def examine(self) -> Iterator[Finding]:
+        """Yield what of this kind is installed, which route a build takes and why, what is known bad; for doctor."""
+        ...
+
+
+def load_kind(name: str) -> EngineKind:
+    """Return the working half of a kind, `KIND` of its `kind.py`.
+
+    Raises:
+        ConfigError: if there is none of that name.
+    """
+    facts_of(name)
+    kind: EngineKind = importlib.import_module(f"edge.engine.{name}.kind").KIND
+    return kind

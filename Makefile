@@ -56,7 +56,7 @@ reliability: setup   ## every power cut and every disk fault of a push; writes d
 
 docs: setup      ## schemas that are generated from the types
 	@$(PYTHON) -m edge.publish.schema docs
-	@$(PYTHON) -m edge.config.jsonschema pipelines/pipeline.schema.json
+	@$(PYTHON) -m edge.engine.jsonschema pipelines/pipeline.schema.json
 
 clean:           ## everything that setup and tests made
 	rm -rf .venv build out *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge.types import Frame, Preprocess, SourceCounts, StreamId
 
-__all__ = ["ActivationEngine", "Engine", "FrameSource", "Message", "Publisher"]
+__all__ = ["ActivationEngine", "Engine", "FrameSource", "Message", "Publisher", "Runner"]
 
 
-class Engine(Protocol):
-    """Turns the first `count` rows of one of its own canvases into raw output rows, asynchronously.
+T_co = TypeVar("T_co", covariant=True)
 
-    The engine owns normalisation and layout. `canvases` are uint8 (max_batch, H, W, 3) RGB in memory that the engine
-    reads directly; the caller fills rows, calls `start(index, count)`, may fill another canvas meanwhile, and calls
-    `wait(index)`. The canvas may be filled again once `wait` has returned; its outputs stay valid until the next
+
+class Runner(Protocol[T_co]):
+    """Turns the first `count` rows of one of its own canvases into what `wait` returns, asynchronously.
+
+    It owns normalisation and layout. `canvases` are uint8 (max_batch, H, W, 3) RGB in memory that is read directly; the
+    caller fills rows, calls `start(index, count)`, may fill another canvas meanwhile, and calls `wait(index)`. The
+    canvas may be filled again once `wait` has returned; what it returned stays valid until the next
     `start(index, ...)`. One thread at a time.
     """
 
     @property
     def name(self) -> str:
-        """Kind and version, e.g. `openvino 2026.4.1`."""
+        """Kind and version, as `KIND 2026.4.1`."""
         ...
 
     @property
     def preprocess(self) -> Preprocess:
-        """The preprocess that is built into the engine."""
+        """The preprocess that is built in."""
         ...
 
     @property
@@ -50,8 +53,8 @@ class Engine(Protocol):
         """
         ...
 
-    def wait(self, index: int) -> NDArray[np.float32]:
-        """Return the raw output, float32 (count, ...), of the last `start(index, count)`.
+    def wait(self, index: int) -> T_co:
+        """Return what came of the last `start(index, count)`.
 
         Raises:
             EngineError: if the inference failed.
@@ -63,53 +66,17 @@ class Engine(Protocol):
         ...
 
 
-class ActivationEngine(Protocol):
-    """Runs a model as `Engine` does, and gives out tensors from inside the graph beside the output.
+class Engine(Runner[NDArray[np.float32]], Protocol):
+    """Runs a model; `wait` returns its raw output, float32 (count, ...)."""
 
-    The values of a row depend on its pixels alone: not on the rows beside it, and not on how many there are.
+
+class ActivationEngine(Runner[Mapping[str, NDArray[np.float32]]], Protocol):
+    """Runs a model and gives out tensors from inside the graph beside the output.
+
+    `wait` returns them by their names in the ONNX file, float32 (count, ...); of tensors whose largest |x| alone was
+    asked for when the engine was made, that: float32 (count,). The values of a row depend on its pixels alone: not on
+    the rows beside it, and not on how many there are.
     """
-
-    @property
-    def name(self) -> str:
-        """Kind and version, e.g. `openvino 2026.4.1`."""
-        ...
-
-    @property
-    def preprocess(self) -> Preprocess:
-        """The preprocess that is built into the engine."""
-        ...
-
-    @property
-    def max_batch(self) -> int:
-        """Rows of each canvas."""
-        ...
-
-    @property
-    def canvases(self) -> tuple[NDArray[np.uint8], ...]:
-        """Two or more canvases, border value everywhere at first."""
-        ...
-
-    def start(self, index: int, count: int) -> None:
-        """Begin inference of rows 0..count-1 of canvas `index`.
-
-        Raises:
-            TensorMismatchError: if there is no such canvas, or no such rows.
-        """
-        ...
-
-    def wait(self, index: int) -> Mapping[str, NDArray[np.float32]]:
-        """Return tensors by their names in the ONNX file, float32 (count, ...), of the last `start(index, count)`.
-
-        Of tensors whose largest |x| alone was asked for when the engine was made, that: float32 (count,).
-
-        Raises:
-            EngineError: if the inference failed.
-        """
-        ...
-
-    def close(self) -> None:
-        """Free memory and threads; further calls are errors."""
-        ...
 
 
 class FrameSource(Protocol):

@@ -58,6 +58,27 @@ WHEN_USED = {
     "pycocotools",
 }  # never while a module is loaded
 
+# A kind of engine is named in its own folder only: whoever else needs one asks `edge.engine.kinds`. The word also means
+# something that is no engine of ours; these files were looked at.
+KINDS = sorted({path.parent.name for path in (ROOT / "edge/engine").glob("*/facts.py")} | {"tensorrt"})
+MAY_NAME_A_KIND = {
+    "bundle/fit.py": "bounds of the device's TensorRT in a manifest",
+    "bundle/manifest.py": "the same",
+    "cli/commands/bundle.py": "the same, as an option",
+    "deploy/bundling/bundle.py": "the same",
+    "device/facts.py": "the device's TensorRT, which is held against those bounds",
+    "calibrate/cache.py": "the format of TensorRT's calibration cache",
+    "calibrate/convert.py": "the same",
+    "calibrate/table.py": "the same: which TensorRT wrote the cache that a table was made of",
+    "cli/commands/table.py": "the same, as an option",
+    "cli/table_lines.py": "the same, shown",
+    "quantize/tables.py": "the same",
+    # Until calibration and comparison are handed a kind:
+    "quantize/calibration/calibrate.py": "makes its own engine",
+    "quantize/comparison.py": "makes its own engines",
+    "quantize/forms.py": "the format of TensorRT's calibration cache",
+}
+
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 USUAL_FILE_LINES = 150
@@ -120,6 +141,45 @@ def test_third_party_modules_are_imported_by_their_owner_only(path):
         assert top in OWNERS, f"{_name(path)} imports {top}, which has no owner; give it one in tests/test_house.py"
         assert _name(path).startswith(OWNERS[top]), f"{_name(path)} imports {top}, which belongs to {OWNERS[top]}"
         assert not (is_at_load and top in WHEN_USED), f"{_name(path)} imports {top} when loaded; import it when used"
+
+
+def _names_of_kinds(path: Path) -> Iterator[str]:
+    """Yield identifiers and strings that hold the name of a kind; what is written for people alone may."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    bodies = [node.body for node in ast.walk(tree) if hasattr(node, "body") and isinstance(node.body, list)]
+    prose = {id(body[0].value) for body in bodies if body and isinstance(body[0], ast.Expr)}
+    for node in ast.walk(tree):
+        for _, value in ast.iter_fields(node) if id(node) not in prose else ():
+            for text in value if isinstance(value, list) else [value]:
+                is_text = isinstance(node, ast.Constant)  # the product's own spelling is for people: OpenVINO, TensorRT
+                found = text if is_text else str(text).replace("_", "").lower()
+                if isinstance(text, str) and any(kind in found for kind in KINDS):
+                    yield f"{node.lineno if hasattr(node, 'lineno') else '?'}: {text}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_nothing_outside_the_room_of_engines_names_a_kind(path):
+    named = [] if _name(path).startswith("engine/") else list(_names_of_kinds(path))
+    assert bool(named) == (_name(path) in MAY_NAME_A_KIND), f"{_name(path)} names kinds of engine: {named}"
+
+
+def test_a_kind_of_engine_does_not_name_another_and_loads_nothing_to_be_asked():
+    for name in (path.parent.name for path in (ROOT / "edge/engine").glob("*/facts.py")):
+        folder = ROOT / "edge/engine" / name
+        others = [other for other in KINDS if other != name]
+        strange = [
+            module
+            for path in folder.rglob("*.py")
+            for module, _ in _imports(path)
+            if any(f"edge.engine.{other}" in module for other in others)
+        ]
+        at_load = [
+            module
+            for file in ("__init__.py", "facts.py")
+            for module, is_at_load in _imports(folder / file)
+            if is_at_load and module.split(".")[0] not in {*sys.stdlib_module_names, "edge"}
+        ]
+        assert (strange, at_load) == ([], []), name
 
 
 @pytest.mark.parametrize("path", FILES, ids=_name)

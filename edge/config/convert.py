@@ -15,16 +15,17 @@ __all__ = ["convert", "split_location"]
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
-def convert(document: Document, struct: type[_Struct], *, see: str) -> _Struct:
-    """Return the document as `struct`; `see` is where all its keys are explained.
+def convert(document: Document, struct: type[_Struct], *, see: str, at: Location = ()) -> _Struct:
+    """Return the document, or what it has `at` a place, as `struct`; `see` is where all its keys are explained.
 
     Raises:
         ConfigError: if a key or a value does not fit.
     """
     try:
-        return msgspec.convert(document.content, struct, strict=True)
+        return msgspec.convert(document.at(at), struct, strict=True)
     except msgspec.ValidationError as error:
-        text, location = split_location(str(error))
+        text, place = split_location(str(error))
+        location = (*at, *place)
         unknown = re.search(r"unknown field `(.*)`", text)
         if unknown is None:
             raise document.error(location, _in_our_words(text, document.at(location), location, struct, see)) from None

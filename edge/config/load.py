@@ -80,6 +80,9 @@ def mqtt_from_options(given: Mapping[str, object]) -> MqttConfig:
 def _contradictions(pipeline: Pipeline, *, is_for_here: bool) -> Iterator[tuple[Location, str]]:
     config = pipeline.config
     yield from _missing_files(pipeline)
+    if config.model.fallback is not None and config.model.precision != "int8":
+        problem = f"{config.model.precision} has nothing to fall back from; remove it, or use precision: int8"
+        yield ("model", "fallback"), problem
     if config.mqtt is None and config.publish.jsonl is None:
         yield ("publish",), "nothing would leave this machine; add mqtt, or publish.jsonl ('-' is stdout)"
     seen: dict[str, int] = {}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 __all__ = [
     "BatchConfig",
-    "EngineConfig",
     "ModelConfig",
     "MqttConfig",
     "PipelineConfig",
@@ -33,25 +32,21 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelConfig(_Strict, frozen=True, kw_only=True):
-    """The model file and how its detections are filtered. What is not stated is read from the ONNX."""
+    """The model file and how its detections are filtered. What is not stated is read from the ONNX.
+
+    `fallback` is what runs instead of int8 where that does not find what the float model finds, or is not faster.
+    """
 
     onnx: str
     calibration: str | None = None
     precision: Literal["int8", "fp16", "fp32"] = "fp32"
+    fallback: Literal["fp16", "fp32"] | None = None
     score_threshold: Share = 0.25
     iou_threshold: Share = 0.45
     max_detections: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 300
     family: Literal["yolov5", "yolov8", "yolov10", "yolox"] | None = None
     labels: list[str] | None = None
     input_size: InputSize | None = None
-
-
-class EngineConfig(_Strict, frozen=True, kw_only=True):
-    """Which engine runs the model; `threads` and `rows_per_request` are the CPU engine's, threads None = all cores."""
-
-    kind: Literal["auto", "tensorrt", "openvino"] = "auto"
-    threads: Annotated[int, msgspec.Meta(ge=1, le=1024)] | None = None
-    rows_per_request: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
 
 
 class BatchConfig(_Strict, frozen=True, kw_only=True):
@@ -107,13 +102,13 @@ class PublishConfig(_Strict, frozen=True, kw_only=True):
 
 
 class PipelineConfig(_Strict, frozen=True, kw_only=True):
-    """A whole pipeline file."""
+    """A whole pipeline file. `engine` is decoded by `edge.engine.section`: each kind of engine has keys of its own."""
 
     version: Literal[1]
     model: ModelConfig
     streams: Annotated[list[StreamConfig], msgspec.Meta(min_length=1)]
     device: TopicLevel | None = None
-    engine: EngineConfig = msgspec.field(default_factory=EngineConfig)
+    engine: dict[str, Any] = msgspec.field(default_factory=dict)
     batch: BatchConfig = msgspec.field(default_factory=BatchConfig)
     mqtt: MqttConfig | None = None
     publish: PublishConfig = msgspec.field(default_factory=PublishConfig)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from importlib import metadata
 from typing import Any
 
 from edge.device.engines import Engines
 from edge.errors import DeployError
 from edge.version import __version__
 
-__all__ = ["BUILD", "GOLDEN", "PLAN", "EngineInputs", "EngineRecord", "engine_versions", "read_plan", "read_record"]
+__all__ = ["BUILD", "GOLDEN", "PLAN", "EngineInputs", "EngineRecord", "read_plan", "read_record"]
 
 PLAN = "model.plan"
 BUILD = "build.json"
@@ -29,12 +27,14 @@ class EngineInputs:
     Attributes:
         onnx_sha256: of the model's file.
         calibration_sha256: of the table's file; None: none was used.
-        kind: `openvino` or `tensorrt`.
-        precision: `int8`, `fp16` or `fp32`.
+        kind: of engine, by its name in a pipeline file.
+        precision: `int8`, `fp16` or `fp32`, as asked for; `EngineRecord.precision` is what runs.
         max_batch: most frames at once.
         preprocess_sha256: of the preprocess that becomes part of the engine, and with it of the input size.
         options: what else the pipeline says of the engine.
-        versions: of the software and the machine that build and run it, see `engine_versions`.
+        versions: of the software and the machine that build and run it, as the kind says.
+        fallback: precision that may run instead; None: none.
+        proof: the golden frames by which the two were chosen between; empty without a fallback.
     """
 
     onnx_sha256: str
@@ -46,44 +46,58 @@ class EngineInputs:
     preprocess_sha256: str
     options: Mapping[str, object] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    fallback: str | None = None
+    proof: str = ""
 
     @property
     def key(self) -> str:
         """The name of the engine: lower-case hex SHA-256 of all inputs."""
         content = {**asdict(self), "input_size": list(self.input_size)}
+        if self.fallback is None:  # engines that were built before there was any keep their names
+            del content["fallback"], content["proof"]
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRecord:
-    """Of one engine: inputs, SHA-256 and length of its plan, how long the build took, which edge-deploy built it."""
+    """Of one engine.
+
+    Attributes:
+        inputs: what it was built from.
+        plan_sha256, plan_bytes: of its plan.
+        seconds: how long the build took.
+        precision: what runs: that of `inputs`, or its fallback.
+        report: how it came about, plain JSON: `route` and `why` of the kind, `fallback` where there was a choice.
+        software: the edge-deploy that built it.
+    """
 
     inputs: EngineInputs
     plan_sha256: str
     plan_bytes: int
     seconds: float
+    precision: str
+    report: Mapping[str, object] = field(default_factory=dict)
     software: str = __version__
+
+    @property
+    def why(self) -> str:
+        """Why this precision and this route, in one line; empty where nothing was said of it."""
+        fallback = self.report.get("fallback")
+        reason = fallback.get("reason") if isinstance(fallback, dict) else None
+        return "; ".join(str(part) for part in (reason, self.report.get("why")) if part)
+
+    @property
+    def line(self) -> str:
+        """What runs and why, for people: `KIND int8, explicit Q/DQ: this CPU sums INT8 exactly`."""
+        asked = "" if self.precision == self.inputs.precision else f" instead of {self.inputs.precision}"
+        route = self.report.get("route")
+        what = f"{self.inputs.kind} {self.precision}{asked}" + (f", {route}" if route else "")
+        return f"{what}: {self.why}" if self.why else what
 
     def encode(self) -> bytes:
         """Return the content of `build.json`."""
         values = {"format": _FORMAT, "key": self.inputs.key, **asdict(self)}
         return json.dumps(values, indent=1, sort_keys=True).encode() + b"\n"
-
-
-def engine_versions(kind: str) -> Mapping[str, str]:
-    """Return the versions that a plan of this kind depends on, as of now; nothing is imported for that.
-
-    Raises:
-        DeployError: `build.kind`, if this version cannot make engines of that kind here.
-    """
-    measure = _VERSIONS_OF.get(kind)
-    if measure is None:
-        raise DeployError(
-            "build.kind",
-            f"engine.kind {kind}: this version of edge-deploy builds engines of {', '.join(_VERSIONS_OF)} only",
-            hint="set engine.kind to auto or openvino in the pipeline file",
-        )
-    return measure()
 
 
 def read_record(engines: Engines, key: str) -> EngineRecord:
@@ -104,15 +118,22 @@ def read_record(engines: Engines, key: str) -> EngineRecord:
     return record
 
 
-def read_plan(engines: Engines, key: str) -> tuple[EngineRecord, bytes]:
+def read_plan(
+    engines: Engines, key: str, *, versions_of: Callable[[str], Mapping[str, str]]
+) -> tuple[EngineRecord, bytes]:
     """Return the engine's record, and its plan, which has the digest that the record states.
+
+    Args:
+        engines: of the device.
+        key: of the engine.
+        versions_of: what an engine of a kind depends on, as of now.
 
     Raises:
         DeployError: `device.engine.missing`, `device.engine.damaged`; `device.engine.changed` if it was built by other
             software than is installed now.
     """
     record = read_record(engines, key)
-    here = engine_versions(record.inputs.kind)
+    here = versions_of(record.inputs.kind)
     if record.inputs.versions != here:
         told = ", ".join(f"{name} {record.inputs.versions.get(name)} is now {here.get(name)}" for name in sorted(here))
         raise DeployError(
@@ -139,6 +160,8 @@ def _record_from_json(values: Mapping[str, Any]) -> EngineRecord:
         plan_sha256=str(values["plan_sha256"]),
         plan_bytes=int(values["plan_bytes"]),
         seconds=float(values["seconds"]),
+        precision=str(values.get("precision", inputs["precision"])),
+        report=dict(values.get("report") or {}),
         software=str(values["software"]),
     )
 
@@ -146,14 +169,3 @@ def _record_from_json(values: Mapping[str, Any]) -> EngineRecord:
 def _damaged(key: str, problem: str) -> DeployError:
     hint = "it is built again by itself, or: push the release again"
     return DeployError("device.engine.damaged", f"engine {key[:12]}: {problem}", hint=hint)
-
-
-def _openvino_versions() -> Mapping[str, str]:
-    try:
-        version = metadata.version("openvino")
-    except metadata.PackageNotFoundError:
-        version = "not installed"
-    return {"openvino": version, "architecture": platform.machine()}
-
-
-_VERSIONS_OF: Mapping[str, Callable[[], Mapping[str, str]]] = {"openvino": _openvino_versions}

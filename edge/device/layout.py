@@ -95,9 +95,19 @@ class Layout:
         return self.var / "build-result.json"
 
     @property
+    def build_cache(self) -> Path:
+        """What makes the next build faster, such as timings of kernels; may be removed at any time."""
+        return self.var / "build-cache"
+
+    @property
     def run(self) -> Path:
         """Locks; gone after a reboot."""
         return self.root / "run/edge-deploy"
+
+    @property
+    def build_progress(self) -> Path:
+        """How far the build is that is under way."""
+        return self.run / "build-progress.json"
 
     @property
     def push_lock(self) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edge.config.load import Pipeline
 from edge.config.uris import local_path
+from edge.engine.section import read_section
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.types import HeadFamily, ImageSize, ModelSpec
 from edge.vision.detect import Detector
@@ -15,9 +16,14 @@ __all__ = ["detector_of", "max_batch_of", "read_model"]
 def read_model(pipeline: Pipeline) -> ModelSpec:
     """Return what the pipeline's model file is, as far as the pipeline does not say otherwise.
 
+    Whoever loads a pipeline comes through here, so that what is wrong with its `engine` section shows before all else.
+
     Raises:
+        ConfigError: naming file, line and key, if the `engine` section cannot be used, or there is nothing to fall back
+            to.
         ModelError: if it is damaged, unknown, or contradicts the pipeline.
     """
+    read_section(pipeline)
     model = pipeline.config.model
     size = model.input_size
     overrides = ModelOverrides(
@@ -25,7 +31,11 @@ def read_model(pipeline: Pipeline) -> ModelSpec:
         labels=None if model.labels is None else tuple(model.labels),
         input_size=None if size is None else ImageSize(width=size[0], height=size[1]),
     )
-    return inspect_model(pipeline.resolve(model.onnx), overrides=overrides)
+    spec = inspect_model(pipeline.resolve(model.onnx), overrides=overrides)
+    if model.fallback is not None and spec.is_quantized:
+        problem = f"{spec.path} carries Q/DQ pairs and has no float form; remove it, or use the float model and a table"
+        raise pipeline.error(("model", "fallback"), problem)
+    return spec
 
 
 def max_batch_of(pipeline: Pipeline) -> int:

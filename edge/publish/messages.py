@@ -20,6 +20,7 @@ __all__ = [
     "DetectedObject",
     "DetectionsMessage",
     "DeviceState",
+    "EngineInfo",
     "GapMessage",
     "GapReason",
     "InfoMessage",
@@ -190,6 +191,19 @@ class StateMessage(WireMessage, frozen=True, kw_only=True):
         return "state"
 
 
+class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs the model: `kind` as in a pipeline file, `name` with its version.
+
+    `precision` is what it computes in; where that is not what was `asked` for, `why` says what was wrong with that.
+    """
+
+    kind: str
+    name: str
+    precision: Literal["int8", "fp16", "fp32"]
+    asked: Literal["int8", "fp16", "fp32"]
+    why: str | None = None
+
+
 class InfoMessage(WireMessage, frozen=True, kw_only=True):
     """The birth message: what runs on the device."""
 
@@ -201,6 +215,7 @@ class InfoMessage(WireMessage, frozen=True, kw_only=True):
     labels: list[str]
     streams: list[TopicLevel]
     boot_id: str | None = None
+    engine: EngineInfo | None = None
     facts: dict[str, Any] | None = None
     schemas: list[str] = msgspec.field(default_factory=lambda: sorted(MESSAGE_TYPES))
 

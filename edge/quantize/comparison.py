@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from edge.calibrate.apply import quantized_model, usable_table
 from edge.calibrate.histogram import Histogram
 from edge.calibrate.observer import Observer
-from edge.engine.openvino import LayerProfiler, OpenVinoActivations
+from edge.engine.openvino.activations import OpenVinoActivations
+from edge.engine.openvino.profile import LayerProfiler
 from edge.errors import DatasetError, SourceError
 from edge.evaluate.layers import Layer, LayerError, LayerErrors, LayerTimes, Quantization
 from edge.media.stills import StillSource, list_images

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edge.config.schema import EngineConfig
-from edge.engine.select import make_engine
 from edge.errors import DatasetError, SourceError
 from edge.evaluate.coco_map import Accumulator, Accuracy
 from edge.evaluate.cocotools import map_by_pycocotools
@@ -19,6 +17,7 @@ from edge.media.stills import StillSource, list_images
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.quantize.arithmetic import choose_arithmetic
 from edge.quantize.detections import detect_all
+from edge.quantize.engines import make_engine
 from edge.types import Detections, ModelSpec, Precision, StreamId
 from edge.vision.detect import Detector
 from edge.vision.heads import Head
@@ -112,9 +111,7 @@ def evaluate_model(options: EvaluationOptions, *, on_image: Callable[[int, int],
     paths = _images_by_stem(options.images)
     labels = open_labels(options.labels, spec.labels)
     arithmetic = choose_arithmetic(spec, precision=options.precision, table=options.table)
-    engine = make_engine(
-        spec, EngineConfig(), precision=arithmetic.precision, max_batch=_BATCH, content=arithmetic.model
-    )
+    engine = make_engine(spec, precision=arithmetic.precision, max_batch=_BATCH, content=arithmetic.model)
     source = StillSource(StreamId("images"), paths, preprocess=spec.preprocess)
     accumulator, started = Accumulator(), time.monotonic()
     kept: dict[str, tuple[Detections, GroundTruth]] = {}

@@ -5,48 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import EndOfStream, SourceError
-from edge.protocols import FrameSource
+from edge.protocols import FrameSource, Runner
 from edge.types import Frame, FrameHeader, Letterbox, Preprocess
 from edge.vision.letterbox import fill_border, paste
 
-__all__ = ["Placed", "Runner", "canvases_of", "feed"]
+__all__ = ["Placed", "canvases_of", "feed"]
 
 _READ_TIMEOUT_S = 60.0
 Placed = tuple[FrameHeader, Letterbox]
 T_co = TypeVar("T_co", covariant=True)
-
-
-class Runner(Protocol[T_co]):
-    """What `Engine` and `ActivationEngine` have in common."""
-
-    @property
-    def preprocess(self) -> Preprocess:
-        """The preprocess that is built into the engine."""
-        ...
-
-    @property
-    def max_batch(self) -> int:
-        """Rows of each canvas."""
-        ...
-
-    @property
-    def canvases(self) -> tuple[NDArray[np.uint8], ...]:
-        """Two or more canvases."""
-        ...
-
-    def start(self, index: int, count: int) -> None:
-        """Begin inference of rows 0..count-1 of canvas `index`."""
-        ...
-
-    def wait(self, index: int) -> T_co:
-        """Return what came out of the last `start(index, count)`."""
-        ...
 
 
 def feed(source: FrameSource, engine: Runner[T_co]) -> Iterator[tuple[Sequence[Placed], T_co]]:

@@ -1,11 +1,12 @@
-"""What a pipeline's engine computes: in INT8, the Q/DQ model that its calibration table makes of the model."""
+"""What a pipeline's engine is to compute: in INT8, by its calibration table or by the pairs that its model carries."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
 
-from edge.calibrate.apply import quantized_model, usable_table
+from edge.calibrate.apply import usable_table
+from edge.calibrate.table import CalibrationTable
 from edge.config.load import Pipeline
 from edge.errors import CalibrationError
 from edge.types import ModelSpec, Precision
@@ -17,26 +18,26 @@ CALIBRATION_DIGITS = 8  # in every message: enough to tell the tables of a fleet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """What runs.
+    """What is asked for.
 
     Attributes:
         precision: int8 also where the model carries Q/DQ pairs itself, whatever was asked for.
-        model: the Q/DQ model to run instead of the file; None: the file.
-        calibration: first digits of the SHA-256 of the table's file, where one was used.
+        table: that INT8 is computed by; None: float, or the model's own pairs.
+        calibration: first digits of the SHA-256 of the table's file, where one is used.
     """
 
     precision: Precision
-    model: bytes | None = None
+    table: CalibrationTable | None = None
     calibration: str | None = None
 
 
 def choose_arithmetic(pipeline: Pipeline, spec: ModelSpec) -> Arithmetic:
-    """Return how the pipeline's model is run.
+    """Return how the pipeline's model is to be run.
 
     Raises:
         ConfigError: naming file, line and key, if int8 has no table, the table is not fit for the model, or the model
             carries pairs already and a table is given as well.
-        ModelError: if the model cannot be read or converted.
+        ModelError: if the model cannot be read.
     """
     model = pipeline.config.model
     precision = Precision.INT8 if spec.is_quantized else Precision(model.precision)
@@ -57,8 +58,5 @@ def _by_table(pipeline: Pipeline, spec: ModelSpec, calibration: str) -> Arithmet
         table = usable_table(path, spec)
     except CalibrationError as error:
         raise pipeline.error(("model", "calibration"), str(error)) from error
-    return Arithmetic(
-        precision=Precision.INT8,
-        model=quantized_model(table, spec).model,
-        calibration=hashlib.sha256(path.read_bytes()).hexdigest()[:CALIBRATION_DIGITS],
-    )
+    digits = hashlib.sha256(path.read_bytes()).hexdigest()[:CALIBRATION_DIGITS]
+    return Arithmetic(precision=Precision.INT8, table=table, calibration=digits)

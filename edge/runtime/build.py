@@ -10,22 +10,20 @@ from numpy.typing import NDArray
 
 from edge.config.credentials import Credential, read_credential
 from edge.config.load import Pipeline
-from edge.engine.pipeline_model import detector_of, max_batch_of, read_model
-from edge.engine.select import make_engine
+from edge.engine.pipeline_model import detector_of, read_model
 from edge.media.select import make_source
 from edge.protocols import Engine, FrameSource
 from edge.runtime.annotate import Annotator
-from edge.runtime.arithmetic import Arithmetic, choose_arithmetic
 from edge.runtime.batcher import Batcher
 from edge.runtime.board import StreamBoard
 from edge.runtime.counters import Counters
 from edge.runtime.deployed import Deployed
-from edge.runtime.engine_inputs import require_same_inputs
 from edge.runtime.last_switch import LastSwitch
 from edge.runtime.loop import Inference
 from edge.runtime.outlet import birth_message, make_frame_publisher, make_publisher
+from edge.runtime.running import start_engine
 from edge.runtime.service import Parts
-from edge.types import FrameResult, ModelSpec, Precision, StreamId
+from edge.types import FrameResult, ModelSpec, StreamId
 
 __all__ = ["build_parts"]
 
@@ -51,15 +49,8 @@ def build_parts(
     config = pipeline.config
     spec = read_model(pipeline)
     filters = _class_filters(pipeline, spec)
-    arithmetic = _arithmetic(pipeline, spec, deployed)
-    engine = make_engine(
-        spec,
-        config.engine,
-        precision=Precision(config.model.precision),
-        max_batch=max_batch_of(pipeline),
-        content=arithmetic.model,
-    )
-    info = birth_message(pipeline, spec, arithmetic, deployed)
+    running = start_engine(pipeline, spec, deployed)
+    info = birth_message(pipeline, spec, running, deployed)
     publisher = make_publisher(pipeline, info)
     frame_publisher = make_frame_publisher(pipeline, publisher, info)
 
@@ -74,28 +65,21 @@ def build_parts(
     return Parts(
         name=pipeline.path.stem,
         device=info.device,
-        precision=arithmetic.precision,
+        precision=running.precision,
         sources=_sources(pipeline, spec, board),
         inference=Inference(
-            engine=engine,
+            engine=running.engine,
             detector=detector_of(pipeline, spec),
             class_filter=filters,
             on_results=publish,
             on_canvas=None if annotator is None else annotator.write,
         ),
-        batcher=_batcher(pipeline, engine, counters),
+        batcher=_batcher(pipeline, running.engine, counters),
         counters=counters,
         publisher=publisher,
         board=board,
         last_switch=None if deployed is None else LastSwitch(publisher, deployed.layout, device=info.device),
     )
-
-
-def _arithmetic(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed | None) -> Arithmetic:
-    if deployed is None:
-        return choose_arithmetic(pipeline, spec)
-    require_same_inputs(deployed.inputs, pipeline, spec)
-    return deployed.arithmetic
 
 
 def _batcher(pipeline: Pipeline, engine: Engine, counters: Counters) -> Batcher:

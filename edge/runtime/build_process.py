@@ -9,11 +9,12 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from edge.errors import DeployError
+from edge.runtime.build_progress import PROGRESS, read_progress
 from edge.runtime.engine_worker import DONE, ERROR, Job
 
 __all__ = ["read_json", "run_worker"]
@@ -22,7 +23,14 @@ _POLL_S = 0.1
 _TOLD_BYTES = 4096
 
 
-def run_worker(job: Job, *, worker: Sequence[str], deadline_s: float, stop: threading.Event) -> Mapping[str, Any]:
+def run_worker(
+    job: Job,
+    *,
+    worker: Sequence[str],
+    deadline_s: float,
+    stop: threading.Event,
+    on_progress: Callable[[str], None] = lambda note: None,
+) -> Mapping[str, Any]:
     """Let a worker do its job, and return what it says of it; when this returns, no process of it is left.
 
     Args:
@@ -30,6 +38,7 @@ def run_worker(job: Job, *, worker: Sequence[str], deadline_s: float, stop: thre
         worker: the command, which gets the job as its last argument.
         deadline_s: for all of it.
         stop: ends it at once.
+        on_progress: told what the worker says of how far it is, when that changes.
 
     Raises:
         DeployError: what the worker says; `build.oom`, `build.timeout`, `build.stopped`, `build.failed`.
@@ -45,7 +54,7 @@ def run_worker(job: Job, *, worker: Sequence[str], deadline_s: float, stop: thre
             start_new_session=True,
         )
         try:
-            _await(process, deadline_s, stop)
+            _await(process, deadline_s, stop, _Teller(folder / PROGRESS, on_progress))
         finally:
             _end(process)
         said = _tail(told)
@@ -64,9 +73,25 @@ def run_worker(job: Job, *, worker: Sequence[str], deadline_s: float, stop: thre
     raise _death(process.returncode, said)
 
 
-def _await(process: subprocess.Popen[bytes], deadline_s: float, stop: threading.Event) -> None:
+class _Teller:
+    """Tells a note once."""
+
+    def __init__(self, path: Path, on_progress: Callable[[str], None]) -> None:
+        self._path = path
+        self._on_progress = on_progress
+        self._told = ""
+
+    def tell(self) -> None:
+        note = read_progress(self._path)
+        if note and note != self._told:
+            self._told = note
+            self._on_progress(note)
+
+
+def _await(process: subprocess.Popen[bytes], deadline_s: float, stop: threading.Event, teller: _Teller) -> None:
     ends_at_s = time.monotonic() + deadline_s
     while process.poll() is None:
+        teller.tell()
         if stop.wait(_POLL_S):
             raise _stopped()
         if time.monotonic() > ends_at_s:

@@ -72,6 +72,9 @@ def result_json(release: str | None, built: Built) -> dict[str, Any]:
         "seconds": built.seconds,
         "golden": dict(built.golden),
         "reused": built.is_reused,
+        "engine": built.record.line,
+        "precision": built.record.precision,
+        "report": dict(built.record.report),
     }
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from edge.bundle.manifest import Role
 from edge.config.load import Pipeline, load_pipeline
 from edge.device.device import Device
-from edge.device.engine_record import EngineInputs
+from edge.device.engine_record import EngineRecord
 from edge.device.layout import Layout
 from edge.device.releases import check_release
 from edge.device.settings import read_settings
 from edge.errors import ConfigError, DeployError
-from edge.runtime.arithmetic import CALIBRATION_DIGITS, Arithmetic
+from edge.runtime.arithmetic import CALIBRATION_DIGITS
 from edge.runtime.soundness import require_engine, require_files
 from edge.types import Precision
 
@@ -29,17 +29,26 @@ class Deployed:
         model_name: what the messages call the model: the name of the pipeline that was bundled.
         layout: of the device that it is on.
         device: the name of this device in its device.toml, for pipelines that state none; None: it has none.
-        engine_key, inputs: of the engine.
-        arithmetic: the plan, and what it computes in.
+        record, plan: of the engine.
     """
 
     release: str
     model_name: str
     layout: Layout
     device: str | None
-    engine_key: str
-    inputs: EngineInputs
-    arithmetic: Arithmetic
+    record: EngineRecord
+    plan: bytes
+
+    @property
+    def precision(self) -> Precision:
+        """What runs, which a fallback may have decided."""
+        return Precision(self.record.precision)
+
+    @property
+    def calibration(self) -> str | None:
+        """First digits of the SHA-256 of the calibration table's file, where it has a part in what runs."""
+        sha256 = self.record.inputs.calibration_sha256
+        return sha256[:CALIBRATION_DIGITS] if sha256 is not None and self.precision is Precision.INT8 else None
 
 
 def device_of_release(folder: Path) -> tuple[Device, str]:
@@ -77,20 +86,13 @@ def open_release(folder: Path) -> tuple[Pipeline, Deployed]:
     except DeployError as error:
         raise ConfigError(f"{error.problem} ({error.code})", hint=error.hint) from error
     pipeline = load_pipeline(device.layout.release(release) / manifest.files_of(Role.PIPELINE)[0].path)
-    calibration = record.inputs.calibration_sha256
-    arithmetic = Arithmetic(
-        precision=Precision(record.inputs.precision),
-        model=plan,
-        calibration=None if calibration is None else calibration[:CALIBRATION_DIGITS],
-    )
     return pipeline, Deployed(
         release=release,
         model_name=manifest.pipeline_name,
         layout=device.layout,
         device=_name_of(device),
-        engine_key=record.inputs.key,
-        inputs=record.inputs,
-        arithmetic=arithmetic,
+        record=record,
+        plan=plan,
     )
 
 

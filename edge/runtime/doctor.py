@@ -8,13 +8,13 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
-from edge.engine.openvino.int8 import why_int8_in_float
-from edge.errors import EdgeError
+from edge.engine.kind import Finding, load_kind
+from edge.engine.kinds import AUTO, choose_kind, kinds
+from edge.errors import ConfigError, EdgeError
 from edge.media.gstreamer.binding import load as load_gstreamer
 
-__all__ = ["Finding", "examine"]
+__all__ = ["examine"]
 
 _SOFTWARE_ELEMENTS = (
     "rtspsrc",
@@ -29,23 +29,11 @@ _SOFTWARE_ELEMENTS = (
 _NVMM_ELEMENTS = ("nvv4l2decoder", "nvvidconv")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that was looked for; `is_needed` tells that something does not work without it."""
-
-    name: str
-    is_there: bool
-    is_needed: bool
-    detail: str
-
-
 def examine() -> Iterator[Finding]:
     """Yield what is here and what is not; raises nothing."""
     cores = len(os.sched_getaffinity(0))
     yield _fact("machine", f"{platform.machine()}, {cores} cores, Python {sys.version.split()[0]}")
-    yield _library("openvino", is_needed=True, use="the CPU engine", get="pip install openvino")
-    yield from _int8()
-    yield _library("tensorrt", is_needed=False, use="the GPU engine", get="comes with JetPack, not from pip")
+    yield from _engines()
     yield _library("onnx", is_needed=True, use="reading models", get="pip install onnx")
     yield _library("paho-mqtt", is_needed=True, use="MQTT", get="pip install paho-mqtt")
     yield _library("av", is_needed=False, use="decoding without GStreamer", get="pip install 'edge-deploy[pyav]'")
@@ -65,13 +53,26 @@ def _library(name: str, *, is_needed: bool, use: str, get: str) -> Finding:
     return Finding(name=name, is_there=True, is_needed=is_needed, detail=detail)
 
 
-def _int8() -> Iterator[Finding]:
+def _engines() -> Iterator[Finding]:
+    """Yield which kind of engine `auto` takes here, and of each kind why it cannot run, or what it says of itself."""
     try:
-        why = why_int8_in_float()
-    except EdgeError:
-        return  # without openvino, which is told already
-    detail = f"computed in float, at its speed: {why}" if why else "computed in INT8, sums are exact"
-    yield Finding(name="int8 on the CPU", is_there=why is None, is_needed=False, detail=detail)
+        choice = choose_kind(AUTO)
+        yield _fact("engine", f"{AUTO} is {choice.reason}")
+    except ConfigError as error:
+        yield Finding(name="engine", is_there=False, is_needed=True, detail=error.problem)
+    for facts in kinds().values():
+        why_not = facts.why_not()
+        if why_not is not None:
+            yield Finding(name=facts.name, is_there=False, is_needed=False, detail=why_not)
+        else:
+            yield from _examined(facts.name)
+
+
+def _examined(name: str) -> Iterator[Finding]:
+    try:
+        yield from load_kind(name).examine()
+    except EdgeError as error:
+        yield Finding(name=name, is_there=False, is_needed=False, detail=str(error))
 
 
 def _gstreamer() -> Iterator[Finding]:

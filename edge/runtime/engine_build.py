@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import shutil
 import sys
 import tempfile
@@ -18,25 +19,28 @@ from typing import Any
 from edge.bundle.manifest import Manifest, Role
 from edge.config.load import Pipeline, load_pipeline
 from edge.device.device import Device
-from edge.device.engine_record import BUILD, GOLDEN, PLAN, EngineInputs, EngineRecord, read_plan
+from edge.device.engine_record import BUILD, GOLDEN, PLAN, EngineInputs, EngineRecord, read_plan, read_record
 from edge.device.releases import MANIFEST
 from edge.engine.pipeline_model import read_model
-from edge.errors import DeployError, EdgeError
+from edge.errors import DeployError, EdgeError, EngineError
 from edge.runtime.build_process import read_json, run_worker
+from edge.runtime.build_progress import PROGRESS, write_progress
 from edge.runtime.engine_inputs import engine_inputs
-from edge.runtime.engine_worker import DONE, ERROR, Job
-from edge.runtime.soundness import require_files
+from edge.runtime.engine_worker import DONE, ERROR, Job, KeptPlan
+from edge.runtime.soundness import engine_versions, require_files
 
 __all__ = ["Built", "Builder", "build_for_pipeline", "build_for_release"]
 
+_log = logging.getLogger(__name__)
 _WORKER = (sys.executable, "-m", "edge.runtime.engine_worker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """An engine of this device: its key, how long it took, the gate's numbers, and whether it was there already."""
+    """An engine of this device: its key and record, how long it took, the gate's numbers, whether it was there."""
 
     key: str
+    record: EngineRecord
     seconds: float
     golden: Mapping[str, Any]
     is_reused: bool
@@ -59,8 +63,17 @@ class Builder:
     worker: Sequence[str] = _WORKER
 
     def run(self, job: Job) -> Mapping[str, Any]:
-        """Let the worker do a job, as `run_worker` does."""
-        return run_worker(job, worker=self.worker, deadline_s=self.deadline_s, stop=self.stop)
+        """Let the worker do a job, as `run_worker` does; how far it is, is logged and left for the agent."""
+        try:
+            return run_worker(
+                job, worker=self.worker, deadline_s=self.deadline_s, stop=self.stop, on_progress=self._tell
+            )
+        finally:
+            self.device.layout.build_progress.unlink(missing_ok=True)
+
+    def _tell(self, note: str) -> None:
+        _log.info("build %s", note)
+        write_progress(self.device.layout.build_progress, note)
 
 
 def build_for_release(builder: Builder, release: str) -> Built:
@@ -94,37 +107,58 @@ def build_for_pipeline(builder: Builder, path: Path) -> Built:
 
 def _build(builder: Builder, pipeline: Pipeline, *, proof: Path | None, proof_id: str) -> Built:
     started_s = time.monotonic()
-    inputs = _typed_inputs(pipeline)
-    golden = _reusable(builder.device, inputs.key, proof_id)
-    if golden is None:
-        with _folder(builder.device, inputs.key) as folder:
+    inputs, device = _typed_inputs(pipeline, proof_id), builder.device
+    is_reused = _reuse(builder, pipeline, inputs.key, proof=proof, proof_id=proof_id)
+    if not is_reused:
+        with _folder(device, inputs.key) as folder:
             _make(builder, pipeline, inputs, folder, proof=proof, proof_id=proof_id)
-            builder.device.engines.admit(inputs.key, folder)
-    elif proof is not None and golden.get("proof") != proof_id:
-        _prove_again(builder, pipeline, inputs.key, proof=proof, proof_id=proof_id)
-    numbers = _golden_of(builder.device, inputs.key) or {}
+            device.engines.admit(inputs.key, folder)
     return Built(
         key=inputs.key,
+        record=read_record(device.engines, inputs.key),
         seconds=round(time.monotonic() - started_s, 3),
-        golden=numbers if proof is not None else {},
-        is_reused=golden is not None,
+        golden=(_golden_of(device, inputs.key) or {}) if proof is not None else {},
+        is_reused=is_reused,
     )
+
+
+def _reuse(builder: Builder, pipeline: Pipeline, key: str, *, proof: Path | None, proof_id: str) -> bool:
+    """Return whether the engine is here, intact, and has passed these golden frames; one that is not is taken away."""
+    golden = _reusable(builder.device, key)
+    if golden is None:
+        return False
+    if proof is None or golden.get("proof") == proof_id:
+        return True
+    try:
+        _prove_again(builder, pipeline, key, proof=proof, proof_id=proof_id)
+    except DeployError as error:
+        if error.code != "device.engine.damaged":
+            raise
+        _log.warning("engine is built anew key=%s reason=%s", key[:12], error.problem)
+        builder.device.engines.quarantine(key)
+        return False
+    return True
 
 
 def _make(
     builder: Builder, pipeline: Pipeline, inputs: EngineInputs, folder: Path, *, proof: Path | None, proof_id: str
 ) -> None:
-    done = builder.run(_job(pipeline, folder, proof=proof))
+    done = builder.run(_job(builder.device, pipeline, folder, proof=proof))
     plan = folder / PLAN
     sha256 = hashlib.sha256(plan.read_bytes()).hexdigest() if plan.is_file() else "nothing"
     if sha256 != done.get("plan_sha256"):
         raise DeployError("build.failed", f"the plan was not written wholly ({sha256[:12]})", hint="push it again")
     record = EngineRecord(
-        inputs=inputs, plan_sha256=sha256, plan_bytes=plan.stat().st_size, seconds=float(done["seconds"])
+        inputs=inputs,
+        plan_sha256=sha256,
+        plan_bytes=plan.stat().st_size,
+        seconds=float(done["seconds"]),
+        precision=str(done["precision"]),
+        report=done["report"],
     )
     (folder / BUILD).write_bytes(record.encode())
     (folder / GOLDEN).write_bytes(_with_proof(folder / GOLDEN, proof_id))
-    for rest in (DONE, ERROR):
+    for rest in (DONE, ERROR, PROGRESS):
         (folder / rest).unlink(missing_ok=True)
 
 
@@ -132,18 +166,22 @@ def _prove_again(builder: Builder, pipeline: Pipeline, key: str, *, proof: Path,
     device = builder.device
     with tempfile.TemporaryDirectory(prefix="edge-golden-") as name:
         folder = Path(name)
-        job = _job(pipeline, folder, proof=proof, plan=device.layout.engine(key) / PLAN)
+        kept = KeptPlan(
+            path=str(device.layout.engine(key) / PLAN), precision=read_record(device.engines, key).precision
+        )
+        job = _job(device, pipeline, folder, proof=proof, plan=kept)
         builder.run(job)
         content = _with_proof(folder / GOLDEN, proof_id)
     device.durable.put(device.layout.engine(key) / GOLDEN, content)
 
 
-def _job(pipeline: Pipeline, folder: Path, *, proof: Path | None, plan: Path | None = None) -> Job:
+def _job(device: Device, pipeline: Pipeline, folder: Path, *, proof: Path | None, plan: KeptPlan | None = None) -> Job:
     return Job(
         pipeline=str(pipeline.path),
         manifest=None if proof is None else str(proof),
         folder=str(folder),
-        plan=None if plan is None else str(plan),
+        plan=plan,
+        cache=str(device.layout.build_cache),
     )
 
 
@@ -157,13 +195,14 @@ def _folder(device: Device, key: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _reusable(device: Device, key: str, proof_id: str) -> Mapping[str, Any] | None:
+def _reusable(device: Device, key: str) -> Mapping[str, Any] | None:
     """Return what the engine's golden frames say, if it is here and intact; a damaged one is taken away."""
     if not device.engines.has(key):
         return None
     try:
-        read_plan(device.engines, key)
-    except DeployError:
+        read_plan(device.engines, key, versions_of=engine_versions)
+    except DeployError as error:
+        _log.warning("engine is built anew key=%s reason=%s", key[:12], error.problem)
         device.engines.quarantine(key)
         return None
     return _golden_of(device, key) or {}
@@ -210,10 +249,10 @@ def _read(path: Path) -> Pipeline:
         raise DeployError("build.failed", error.problem, hint=error.hint) from error
 
 
-def _typed_inputs(pipeline: Pipeline) -> EngineInputs:
+def _typed_inputs(pipeline: Pipeline, proof_id: str) -> EngineInputs:
     try:
-        return engine_inputs(pipeline, read_model(pipeline))
-    except DeployError:
-        raise
+        return engine_inputs(pipeline, read_model(pipeline), proof=proof_id)
+    except EngineError as error:
+        raise DeployError("build.kind", error.problem, hint=error.hint) from error
     except EdgeError as error:
         raise DeployError("build.failed", error.problem, hint=error.hint) from error

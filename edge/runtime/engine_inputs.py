@@ -3,39 +3,47 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import fields
+from dataclasses import fields, replace
+
+import msgspec
 
 from edge.config.load import Pipeline
-from edge.device.engine_record import EngineInputs, engine_versions
+from edge.device.engine_record import EngineInputs
 from edge.engine.pipeline_model import max_batch_of
-from edge.engine.select import engine_kind
+from edge.engine.section import choose_engine
 from edge.errors import ConfigError
 from edge.types import ModelSpec, Precision
 
 __all__ = ["engine_inputs", "require_same_inputs"]
 
 
-def engine_inputs(pipeline: Pipeline, spec: ModelSpec) -> EngineInputs:
+def engine_inputs(pipeline: Pipeline, spec: ModelSpec, *, proof: str = "") -> EngineInputs:
     """Return the inputs of the engine that this pipeline gets on this machine.
+
+    Args:
+        pipeline: the file.
+        spec: of its model.
+        proof: what the golden frames are, for a pipeline with a fallback: by them its precision is chosen.
 
     Raises:
         EngineError: if its kind is not to be had here.
-        DeployError: `build.kind`, the same.
     """
     config = pipeline.config
     precision = Precision.INT8 if spec.is_quantized else Precision(config.model.precision)
-    kind, most, size = engine_kind(config.engine), max_batch_of(pipeline), spec.preprocess.size
+    chosen, size, fallback = choose_engine(pipeline), spec.preprocess.size, config.model.fallback
     has_table = precision is Precision.INT8 and config.model.calibration is not None
     return EngineInputs(
         onnx_sha256=spec.sha256,
         calibration_sha256=_sha256(pipeline, config.model.calibration or "") if has_table else None,
-        kind=kind,
+        kind=chosen.kind,
         precision=precision.value,
-        max_batch=most,
+        max_batch=max_batch_of(pipeline),
         input_size=(size.width, size.height),
         preprocess_sha256=spec.preprocess.sha256,
-        options={"threads": config.engine.threads, "rows_per_request": min(config.engine.rows_per_request, most)},
-        versions=engine_versions(kind),
+        options=msgspec.to_builtins(chosen.options),
+        versions=chosen.versions,
+        fallback=fallback,
+        proof="" if fallback is None else proof,
     )
 
 
@@ -45,7 +53,7 @@ def require_same_inputs(built: EngineInputs, pipeline: Pipeline, spec: ModelSpec
     Raises:
         ConfigError: naming what differs.
     """
-    now = engine_inputs(pipeline, spec)
+    now = replace(engine_inputs(pipeline, spec), proof=built.proof)  # which golden frames, only its build has to know
     if now.key != built.key:
         pairs = ((one.name, getattr(built, one.name), getattr(now, one.name)) for one in fields(EngineInputs))
         told = "; ".join(f"{name}: built with {was}, now {now}" for name, was, now in pairs if was != now)

@@ -8,31 +8,43 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from edge.bundle.manifest import Manifest, Role, decode_manifest
 from edge.config.load import Pipeline, load_pipeline
 from edge.device.engine_record import GOLDEN, PLAN
-from edge.engine.pipeline_model import detector_of, max_batch_of, read_model
-from edge.engine.select import make_engine, make_plan
-from edge.errors import DeployError, EdgeError
-from edge.evaluate.golden import compare_golden, floor_of
-from edge.evaluate.golden_file import decode_golden
-from edge.evaluate.golden_run import detect_golden
-from edge.media.images import read_image
+from edge.engine.kind import BuildRequest, Plan, load_kind
+from edge.engine.pipeline_model import max_batch_of, read_model
+from edge.engine.section import choose_engine
+from edge.errors import DeployError, EdgeError, EngineError
 from edge.protocols import Engine
-from edge.runtime.arithmetic import choose_arithmetic
+from edge.quantize.forms import Forms
+from edge.runtime.arithmetic import Arithmetic, choose_arithmetic
+from edge.runtime.build_progress import ProgressFile
+from edge.runtime.engine_choice import Candidate, Made, choose_precision
+from edge.runtime.engine_gate import Gate, read_gate
 from edge.types import ModelSpec, Precision
 
-__all__ = ["DONE", "ERROR", "Job", "main"]
+__all__ = ["DONE", "ERROR", "Job", "KeptPlan", "main"]
+
+_log = logging.getLogger(__name__)
 
 DONE = "done.json"
 ERROR = "error.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPlan:
+    """Where a plan lies, and what it computes in."""
+
+    path: str
+    precision: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +56,14 @@ class Job:
         manifest: of the release whose golden frames are to be passed; None: there are none.
         folder: where it writes.
         plan: a plan that is there already and only has to pass the gate; None: build one.
+        cache: folder of what makes the next build faster; None: there is none.
     """
 
     pipeline: str
     manifest: str | None
     folder: str
-    plan: str | None = None
+    plan: KeptPlan | None = None
+    cache: str | None = None
 
     def encode(self) -> str:
         """Return the argument."""
@@ -58,7 +72,7 @@ class Job:
 
 def main(argument: str) -> int:
     """Do the job; return 0 if it is done, 1 if `error.json` says why not."""
-    job = Job(**json.loads(argument))
+    job = _job(argument)
     folder = Path(job.folder)
     try:
         done = _work(job, folder)
@@ -75,64 +89,107 @@ def main(argument: str) -> int:
     return 0
 
 
+def _job(argument: str) -> Job:
+    values = json.loads(argument)
+    plan = values.pop("plan")
+    return Job(**values, plan=None if plan is None else KeptPlan(**plan))
+
+
 def _work(job: Job, folder: Path) -> Mapping[str, Any]:
     started_s = time.monotonic()
     pipeline = load_pipeline(Path(job.pipeline))
     spec = read_model(pipeline)
-    if job.plan is None:
-        plan = make_plan(spec, pipeline.config.engine, content=choose_arithmetic(pipeline, spec).model)
-        (folder / PLAN).write_bytes(plan)
-    else:
-        plan = Path(job.plan).read_bytes()
-    engine = make_engine(
-        spec,
-        pipeline.config.engine,
-        precision=Precision(pipeline.config.model.precision),
-        max_batch=max_batch_of(pipeline),
-        content=plan,
-    )
-    seconds = time.monotonic() - started_s
+    gate = None if job.manifest is None else read_gate(pipeline, spec, Path(job.manifest))
+    maker = _Maker(pipeline, spec, job, gate)
     try:
-        if job.manifest is not None:
-            manifest = decode_manifest(Path(job.manifest).read_bytes())
-            golden = _pass_gate(pipeline, spec, engine, manifest, Path(job.manifest).parent)
+        made = _again(maker, job.plan) if job.plan is not None else _anew(maker)
+        candidate = made.candidate
+        if candidate.score is not None:
+            golden = candidate.score.as_json(spec.labels)
             (folder / GOLDEN).write_text(json.dumps(golden, indent=1), encoding="utf-8")
     finally:
-        engine.close()
-    return {"plan_sha256": hashlib.sha256(plan).hexdigest(), "plan_bytes": len(plan), "seconds": round(seconds, 3)}
+        maker.close()
+    plan = candidate.plan.data
+    if job.plan is None:
+        (folder / PLAN).write_bytes(plan)
+    return {
+        "plan_sha256": hashlib.sha256(plan).hexdigest(),
+        "plan_bytes": len(plan),
+        "seconds": round(time.monotonic() - started_s, 3),
+        "precision": candidate.precision.value,
+        "report": made.report,
+    }
 
 
-def _pass_gate(
-    pipeline: Pipeline, spec: ModelSpec, engine: Engine, manifest: Manifest, release: Path
-) -> Mapping[str, Any]:
-    """Return the gate's numbers.
+class _Maker:
+    """Builds and loads engines of one pipeline, puts them to the gate, and closes them in the end."""
 
-    Raises:
-        DeployError: `smoke.accuracy` with the numbers; `verify.golden` if the frames are not those of this model.
-    """
-    golden = decode_golden((release / manifest.files_of(Role.GOLDEN)[0].path).read_bytes())
-    if (golden.model_sha256, golden.preprocess_sha256) != (spec.sha256, spec.preprocess.sha256):
-        raise DeployError(
-            "verify.golden", "golden.json was made for another model or preprocess", hint="bundle the release again"
+    def __init__(self, pipeline: Pipeline, spec: ModelSpec, job: Job, gate: Gate | None) -> None:
+        self.pipeline = pipeline
+        self.spec = spec
+        self.gate = gate
+        chosen = choose_engine(pipeline)
+        self._kind = load_kind(chosen.kind)
+        self._options = chosen.options
+        self._progress = ProgressFile(Path(job.folder))
+        self._cache = None if job.cache is None else Path(job.cache)
+        self._engines: list[Engine] = []
+        _log.info("engine kind=%s reason=%s", chosen.kind, chosen.reason)
+
+    @cached_property
+    def arithmetic(self) -> Arithmetic:
+        return choose_arithmetic(self.pipeline, self.spec)
+
+    @cached_property
+    def _forms(self) -> Forms:
+        return Forms(self.spec, self.arithmetic.table)
+
+    def build(self, precision: Precision) -> Candidate:
+        request = self._request(precision)
+        plan = self._kind.build(self._forms, request, on_progress=self._progress.of(precision))
+        return self.load(plan, precision)
+
+    def load(self, plan: Plan, precision: Precision) -> Candidate:
+        engine = self._kind.load(plan.data, self.spec, self._request(precision))
+        self._engines.append(engine)
+        score = None if self.gate is None else self.gate.score(engine)
+        return Candidate(precision=precision, plan=plan, engine=engine, score=score)
+
+    def close(self) -> None:
+        for engine in self._engines:
+            engine.close()
+
+    def _request(self, precision: Precision) -> BuildRequest:
+        return BuildRequest(
+            precision=precision,
+            max_batch=max_batch_of(self.pipeline),
+            options=self._options,
+            cache_folder=self._cache,
         )
-    listed = {one.path for one in manifest.files_of(Role.GOLDEN_IMAGE)}
-    if strange := [one.path for one in golden.images if one.path not in listed]:
-        raise DeployError("verify.golden", f"golden.json names {strange[0][:100]!r}, which the manifest does not list")
-    detector = detector_of(pipeline, spec, score_threshold=floor_of(golden.sure_score))
-    canvases = [read_image(release / one.path) for one in golden.images]
-    found = detect_golden(canvases, engine, detector)
-    score = compare_golden(
-        [one.detections for one in golden.images], found, sure_score=golden.sure_score, limits=manifest.golden
+
+
+def _anew(maker: _Maker) -> Made:
+    fallback = maker.pipeline.config.model.fallback
+    return choose_precision(
+        maker.arithmetic.precision,
+        None if fallback is None else Precision(fallback),
+        maker.build,
+        gate=maker.gate,
+        labels=maker.spec.labels,
     )
-    numbers = score.as_json(spec.labels)
-    if not score.is_passed:
-        raise DeployError(
-            "smoke.accuracy",
-            f"the engine built here does not find what the float model finds: {'; '.join(score.failures)}",
-            hint="the release before goes on serving; calibrate again, or use fp16",
-            evidence=numbers,
-        )
-    return numbers
+
+
+def _again(maker: _Maker, plan: KeptPlan) -> Made:
+    """Put a plan that is here to the gate; what it is, was decided when it was built."""
+    precision, content = Precision(plan.precision), Path(plan.path).read_bytes()
+
+    def load(wanted: Precision) -> Candidate:
+        try:
+            return maker.load(Plan(data=content), wanted)
+        except EngineError as error:
+            raise DeployError("device.engine.damaged", f"the engine cannot be loaded: {error.problem}") from error
+
+    return choose_precision(precision, None, load, gate=maker.gate, labels=maker.spec.labels)
 
 
 if __name__ == "__main__":

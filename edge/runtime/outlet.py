@@ -15,12 +15,12 @@ from edge.publish.convert import rfc3339_from_ns
 from edge.publish.fanout import FanoutPublisher
 from edge.publish.frames import FramePublisher
 from edge.publish.jsonl import JsonlPublisher
-from edge.publish.messages import InfoMessage, ModelInfo
+from edge.publish.messages import EngineInfo, InfoMessage, ModelInfo
 from edge.publish.mqtt.publisher import MqttPublisher
 from edge.publish.numbering import Numbering, raise_epoch
 from edge.publish.selection import Selection
-from edge.runtime.arithmetic import Arithmetic
 from edge.runtime.deployed import Deployed
+from edge.runtime.running import Running
 from edge.types import ModelSpec
 from edge.version import __version__
 
@@ -71,7 +71,7 @@ def make_frame_publisher(pipeline: Pipeline, publisher: Publisher, info: InfoMes
 
 
 def birth_message(
-    pipeline: Pipeline, spec: ModelSpec, arithmetic: Arithmetic, deployed: Deployed | None = None
+    pipeline: Pipeline, spec: ModelSpec, running: Running, deployed: Deployed | None = None
 ) -> InfoMessage:
     """Return what is said of this start; it raises the device's epoch."""
     config = pipeline.config
@@ -84,9 +84,16 @@ def birth_message(
         model=ModelInfo(
             name=spec.name if deployed is None else deployed.model_name,
             release=None if deployed is None else deployed.release,
-            engine=None if deployed is None else deployed.engine_key[:_KEY_SHOWN],
-            calibration=arithmetic.calibration,
-            precision=arithmetic.precision.value,
+            engine=None if deployed is None else deployed.record.inputs.key[:_KEY_SHOWN],
+            calibration=running.calibration,
+            precision=running.precision.value,
+        ),
+        engine=EngineInfo(
+            kind=running.kind,
+            name=running.engine.name,
+            precision=running.precision.value,
+            asked=running.asked.value,
+            why=running.why or None,
         ),
         labels=list(spec.labels),
         streams=[stream.id for stream in config.streams],

@@ -15,7 +15,7 @@ from edge.device.releases import check_release
 from edge.device.state import Phase, State
 from edge.device.switch import arm, count_attempt, roll_back, switch_to
 from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, Units, UnitState
-from edge.errors import DeployError
+from edge.errors import DeployError, EngineError
 from edge.runtime.on_record import record, recorded_failure
 from edge.runtime.soundness import is_sound, problem_of, put_aside, require_engine
 from edge.runtime.trial import REFUSED
@@ -25,6 +25,7 @@ __all__ = ["WayBack", "go_back", "go_to", "is_needed"]
 
 _log = logging.getLogger(__name__)
 _EX_CONFIG = 78
+_EX_ENGINE = EngineError.exit_code
 _REBUILDS = 2  # in a row; what is still not well then is better left
 _REBUILT = ("device.engine.damaged", "device.engine.changed", "device.engine.missing")
 
@@ -106,16 +107,19 @@ def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayB
 
 
 def _outdated(device: Device, units: Units, current: str) -> DeployError | None:
-    """Return a problem if the service refuses its configuration since edge-deploy itself was replaced.
+    """Return a problem if the service cannot use its engine: it alone can see that.
 
-    What an engine is built from is worked out by the software; only the service can see that it no longer fits.
+    What an engine is built from is worked out by the software, which may have been replaced; and a plan with the right
+    digest may still be one that a library or a device will not load, or that fails when it runs.
     """
     record, _ = require_engine(device, current)
     try:
-        refuses = units.state(RUNTIME_UNIT).exit_status == _EX_CONFIG
+        status = units.state(RUNTIME_UNIT).exit_status
     except DeployError:
-        refuses = False
-    if not refuses or record.software == __version__:
+        return None
+    if status == _EX_ENGINE:
+        return DeployError("device.engine.damaged", f"the service cannot run its engine {record.inputs.key[:12]}")
+    if status != _EX_CONFIG or record.software == __version__:
         return None
     return DeployError("device.engine.changed", f"the engine was built by edge-deploy {record.software}")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from edge.bundle.manifest import Manifest, Role, decode_manifest
 from edge.device.device import Device
 from edge.device.engine_record import EngineRecord, read_plan
+from edge.engine.kinds import kinds
 from edge.errors import DeployError
 
-__all__ = ["is_sound", "problem_of", "put_aside", "require_engine", "require_files"]
+__all__ = ["engine_versions", "is_sound", "problem_of", "put_aside", "require_engine", "require_files"]
 
 # What is computed with. A damaged clip shows by itself, and there may be gigabytes of them.
 _CHECKED = (Role.PIPELINE, Role.MODEL, Role.CALIBRATION, Role.CERTIFICATE)
@@ -43,7 +46,16 @@ def require_engine(device: Device, release: str) -> tuple[EngineRecord, bytes]:
     key = device.releases.engine_key(release)
     if key is None:
         raise DeployError("device.engine.missing", f"release {release}: no engine was built", hint="push it again")
-    return read_plan(device.engines, key)
+    return read_plan(device.engines, key, versions_of=engine_versions)
+
+
+def engine_versions(kind: str) -> Mapping[str, str]:
+    """Return what an engine of this kind depends on, as of now; nothing is imported for that.
+
+    Of a kind that this version does not have, nothing fits: its engine is built anew, of another kind if it may be.
+    """
+    facts = kinds().get(kind)
+    return {kind: "not known to this edge-deploy"} if facts is None else facts.versions()
 
 
 def problem_of(device: Device, release: str) -> DeployError | None:

@@ -19,7 +19,8 @@ from edge.calibrate.apply import quantized_model
 from edge.calibrate.lint.facts import facts_of_model
 from edge.calibrate.peaks import tensors_to_look_at
 from edge.calibrate.table_file import read_table
-from edge.engine.openvino import OpenVinoActivations, OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino.activations import OpenVinoActivations
+from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from edge.demo.cameras import render_camera
-from edge.engine.openvino import OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.model.inspect import inspect_model
 from edge.publish.frames import FramePublisher
 from edge.publish.jsonl import JsonlPublisher

@@ -1,17 +1,24 @@
-"""What every engine that shows its inside promises (`edge.protocols.ActivationEngine`), over ours and the reference."""
+"""What every engine that shows its inside promises (`edge.protocols.ActivationEngine`), over every kind here."""
 
 import numpy as np
 import pytest
 
-from edge.engine.openvino import OpenVinoActivations
+from edge.engine.kind import load_kind
 from edge.errors import TensorMismatchError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
 from tests.support import models
+from tests.support.engines import kinds_that_run, third_kind
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations
 
-ENGINES = {"openvino": OpenVinoActivations, "onnxruntime": OnnxRuntimeActivations}
+ENGINES = kinds_that_run()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _third_kind():
+    with third_kind():
+        yield
 
 
 @pytest.fixture(scope="module", params=["yolov5", "yolox", "yolov5-fixed-at-2"])
@@ -26,9 +33,9 @@ def names(spec):
     return quantizable_tensors(load_graph(spec.path))
 
 
-@pytest.fixture(params=sorted(ENGINES))
+@pytest.fixture(params=ENGINES)
 def engine(request, spec, names):
-    made = ENGINES[request.param](spec, names, max_batch=3)
+    made = load_kind(request.param).activations(spec, names, max_batch=3)
     yield made
     made.close()
 
@@ -76,11 +83,11 @@ def test_a_row_has_the_same_bits_alone_and_among_others_and_on_either_canvas(eng
             np.testing.assert_array_equal(values[0], together[name][row])
 
 
-@pytest.mark.parametrize("kind", sorted(ENGINES))
+@pytest.mark.parametrize("kind", ENGINES)
 def test_of_other_tensors_the_largest_magnitude_alone(kind, spec, names):
     others = [node.outputs[0] for node in load_graph(spec.path).nodes if node.op_type in ("Conv", "Sigmoid")]
     images = pictures(spec, 4)
-    engine = ENGINES[kind](spec, names, largest_of=others, max_batch=3)
+    engine = load_kind(kind).activations(spec, names, largest_of=others, max_batch=3)
 
     found = run(engine, images)
 

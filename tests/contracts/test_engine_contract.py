@@ -1,22 +1,40 @@
-"""What every engine promises (`edge.protocols.Engine`), over our engine and the independent reference."""
+"""What every engine promises (`edge.protocols.Engine`), over every kind that runs here."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from edge.engine.openvino import OpenVinoEngine, OpenVinoOptions
-from edge.errors import TensorMismatchError
+from edge.engine.kind import BuildRequest, load_kind
+from edge.engine.select import build_and_load
+from edge.errors import EngineError, TensorMismatchError
 from edge.model.inspect import inspect_model
+from edge.quantize.forms import Forms
+from edge.types import Precision
 from tests.support import models
+from tests.support.engines import kinds_that_run, third_kind
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
 
 FAMILIES = ["yolov5", "yolov8", "yolov10", "yolox"]
-ENGINES = {
-    "openvino": lambda spec, rows: OpenVinoEngine(spec, OpenVinoOptions(max_batch=rows)),
-    "openvino-batched": lambda spec, rows: OpenVinoEngine(spec, OpenVinoOptions(max_batch=rows, rows_per_request=rows)),
-    "onnxruntime": lambda spec, rows: OnnxRuntimeEngine(spec, max_batch=rows),
-}
+OPTIONS = {"openvino-batched": {"rows_per_request": 64}, "onnxruntime-as-it-is": {"optimize": False}}
+ENGINES = sorted([*kinds_that_run(), *OPTIONS])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _third_kind():
+    with third_kind():
+        yield
+
+
+def request_of(name, rows):
+    kind = load_kind(name.partition("-")[0])
+    options = kind.options_type(**OPTIONS.get(name, {}))
+    return kind, BuildRequest(precision=Precision.FP32, max_batch=rows, options=options)
+
+
+def make(name, spec, rows):
+    kind, request = request_of(name, rows)
+    return build_and_load(kind, Forms(spec), request)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -25,9 +43,9 @@ def spec(request, tmp_path_factory):
     return inspect_model(getattr(models, request.param)(path))
 
 
-@pytest.fixture(params=sorted(ENGINES))
+@pytest.fixture(params=ENGINES)
 def engine(request, spec):
-    made = ENGINES[request.param](spec, 3)
+    made = make(request.param, spec, 3)
     yield made
     made.close()
 
@@ -100,17 +118,44 @@ def test_rows_that_are_not_there_are_refused(engine, index, count):
 def test_the_engine_says_what_it_is(engine, spec):
     assert engine.max_batch == 3
     assert engine.preprocess == spec.preprocess
-    assert engine.name.split()[0] in ("openvino", "onnxruntime")
+    assert engine.name.split()[0] in kinds_that_run()
 
 
-@pytest.mark.parametrize("name", [name for name in sorted(ENGINES) if name != "onnxruntime"])
+@pytest.mark.parametrize("name", ENGINES)
 def test_mean_and_std_are_applied(name, spec):
     settings = dataclasses.replace(spec.preprocess, mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4), scale=1 / 255)
     changed = dataclasses.replace(spec, preprocess=settings)
     images = pictures(spec, 5, rows=2)
-    engine = ENGINES[name](changed, 2)
+    engine = make(name, changed, 2)
     engine.canvases[0][:] = images
     engine.start(0, 2)
 
     assert_close(spec, engine.wait(0), reference(changed, images))
     engine.close()
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_what_was_built_is_loaded_without_the_model(name, tmp_path):
+    spec = inspect_model(models.yolov8(tmp_path / "m.onnx"))
+    kind, request = request_of(name, 2)
+    images = pictures(spec, 6, rows=2)
+    expected = reference(spec, images)
+    plan = kind.build(Forms(spec), request)
+    spec.path.unlink()
+
+    engine = kind.load(plan.data, spec, request)
+
+    engine.canvases[0][:] = images
+    engine.start(0, 2)
+    assert_close(spec, engine.wait(0), expected)
+    engine.close()
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("plan", [b"", b"no plan at all" * 100])
+def test_what_is_no_plan_is_an_engine_error_that_names_the_model(name, plan, tmp_path):
+    spec = inspect_model(models.yolov8(tmp_path / "m.onnx"))
+    kind, request = request_of(name, 2)
+
+    with pytest.raises(EngineError, match="m"):
+        kind.load(plan, spec, request)

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from edge.bundle.manifest import BundledFile, GoldenFrames, HealthLimits, Manifest, Role, encode_manifest, release_name
 from edge.device.device import Device
-from edge.device.engine_record import BUILD, PLAN, EngineInputs, EngineRecord, engine_versions
+from edge.device.engine_record import BUILD, PLAN, EngineInputs, EngineRecord, read_plan
 from edge.device.layout import Layout
 from edge.device.moment import this_moment
 from edge.device.switch import arm, commit, switch_to
+from edge.engine.kinds import AUTO, choose_kind
+from edge.runtime.soundness import engine_versions
 
 TOML = 'name = "gate-01"\ncompatible = ["any"]\n'
 
@@ -74,21 +76,23 @@ def put_blob(device: Device, content: bytes) -> str:
 
 def attach_engine(device: Device, release: str, *, plan: bytes = b"a plan", **inputs: object) -> str:
     """Give a release an engine as a build would leave it, of bytes that nobody can run."""
+    facts = choose_kind(AUTO).facts
     known = {
         "onnx_sha256": hashlib.sha256(release.encode()).hexdigest(),
         "calibration_sha256": None,
-        "kind": "openvino",
+        "kind": facts.name,
         "precision": "fp32",
         "max_batch": 1,
         "input_size": (96, 96),
         "preprocess_sha256": "0" * 64,
-        "versions": engine_versions("openvino"),
+        "versions": facts.versions(),
     }
     record = EngineRecord(
         inputs=EngineInputs(**{**known, **inputs}),  # type: ignore[arg-type]
         plan_sha256=hashlib.sha256(plan).hexdigest(),
         plan_bytes=len(plan),
         seconds=1.0,
+        precision="fp32",
     )
     folder = device.engines.begin(record.inputs.key)
     (folder / PLAN).write_bytes(plan)
@@ -96,6 +100,10 @@ def attach_engine(device: Device, release: str, *, plan: bytes = b"a plan", **in
     device.engines.admit(record.inputs.key, folder)
     device.releases.attach_engine(release, record.inputs.key)
     return record.inputs.key
+
+
+def plan_of(device: Device, key: str) -> tuple[EngineRecord, bytes]:
+    return read_plan(device.engines, key, versions_of=engine_versions)
 
 
 def serving(device: Device, *, sequence: int = 1, **more: object) -> str:

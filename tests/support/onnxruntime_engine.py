@@ -9,10 +9,14 @@ from edge.types import ColourOrder
 
 
 class OnnxRuntimeEngine:
-    def __init__(self, spec, *, max_batch):
+    def __init__(self, spec, *, max_batch, content=None, optimize=True):
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(str(spec.path), options, providers=["CPUExecutionProvider"])
+        if not optimize:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        self._session = onnxruntime.InferenceSession(
+            str(spec.path) if content is None else content, options, providers=["CPUExecutionProvider"]
+        )
         self._spec = spec
         size = spec.preprocess.size
         shape = (max_batch, size.height, size.width, 3)

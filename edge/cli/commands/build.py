@@ -101,7 +101,7 @@ def _tell(result: Mapping[str, Any] | None, *, as_json: bool) -> None:
         return
     golden = result["golden"]
     how = "was here" if result["reused"] else f"built and proven in {result['seconds']} s"
-    pairs = [("engine", f"{result['key'][:12]}, {how}")]
+    pairs = [("engine", f"{result['key'][:12]}, {how}"), ("runs", result["engine"])]
     if golden:
         pairs.append(("golden", f"{golden['found']} of {golden['expected']} sure detections found again"))
     else:

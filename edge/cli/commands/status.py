@@ -44,6 +44,7 @@ def _lines(answer: Mapping[str, Any]) -> Iterator[str]:
         on_trial = f" of {state['target']}" if state.get("target") else ""
         waits = ", waits to be confirmed" if state.get("confirm") else ""
         yield f"release   {answer.get('current') or 'none'}"
+        yield from _engine(answer)
         yield f"phase     {state.get('phase')}{on_trial}{waits}"
         yield from _last(state.get("last") or {})
     yield from _health(answer.get("health") or {})
@@ -55,6 +56,13 @@ def _lines(answer: Mapping[str, Any]) -> Iterator[str]:
     holder = answer.get("lock")
     if holder:
         yield f"lock      held by {holder.get('who')} since {holder.get('since')} ({holder.get('why')})"
+
+
+def _engine(answer: Mapping[str, Any]) -> Iterator[str]:
+    """What runs and why; an agent of an earlier version does not say."""
+    for kept in answer.get("releases") or []:
+        if kept.get("release") == answer.get("current") and kept.get("engine"):
+            yield f"engine    {kept['engine']}"
 
 
 def _last(last: Mapping[str, Any]) -> Iterator[str]:

@@ -34,16 +34,17 @@ from edge.deploy.bundling.frames import find_candidates
 from edge.deploy.bundling.golden import Golden, make_golden
 from edge.deploy.bundling.keys import find_key
 from edge.engine.pipeline_model import max_batch_of, read_model
+from edge.engine.section import read_section
 from edge.errors import CalibrationError, DeployError
 from edge.evaluate.golden_file import encode_golden
-from edge.quantize.arithmetic import Arithmetic, choose_arithmetic
+from edge.quantize.forms import Forms
 from edge.types import ModelSpec, Precision
 from edge.version import __version__
 
 __all__ = ["BundleOptions", "Bundled", "make_bundle"]
 
 _GOLDEN, _SBOM = "golden.json", "sbom.cdx.json"
-_TOOK_PART = ("msgspec", "numpy", "onnx", "opencv-python-headless", "openvino")
+_TOOK_PART = ("msgspec", "numpy", "onnx", "opencv-python-headless")
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 Bounds = tuple[str | None, str | None]
 
@@ -129,17 +130,17 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
     spec = read_model(pipeline)
     table = _table(pipeline, spec)
     contents = collect_contents(pipeline, needs_table=table is not None)
-    arithmetic = _arithmetic(pipeline, spec, has_table=table is not None)
+    precision = _precision(pipeline, spec, has_table=table is not None)
     with tempfile.TemporaryDirectory(prefix="edge-bundle-") as folder:
         golden = None
         if options.has_golden:
             on_step("golden frames")
-            golden = _golden(options, pipeline, spec, arithmetic, table, folder=Path(folder))
+            golden = _golden(options, pipeline, Forms(spec, table), precision, table, folder=Path(folder))
             _add_golden(contents, golden)
         on_step("files")
-        _add_sbom(contents, _card(spec, arithmetic, table, contents), name=_name(pipeline))
+        _add_sbom(contents, _card(spec, precision, table, contents), name=_name(pipeline), golden=golden)
         try:
-            manifest = _manifest(options, pipeline, spec, arithmetic, table, contents, golden)
+            manifest = _manifest(options, pipeline, spec, precision, table, contents, golden)
             content = encode_manifest(manifest)
         except DeployError as error:  # what a device would refuse is not written in the first place
             raise DeployError("bundle.manifest", f"{options.pipeline}: {error.problem}") from error
@@ -161,30 +162,28 @@ def _table(pipeline: Pipeline, spec: ModelSpec) -> CalibrationTable | None:
         raise pipeline.error(("model", "calibration"), str(error)) from error
 
 
-def _arithmetic(pipeline: Pipeline, spec: ModelSpec, *, has_table: bool) -> Arithmetic:
-    model = pipeline.config.model
-    precision = Precision(model.precision)
+def _precision(pipeline: Pipeline, spec: ModelSpec, *, has_table: bool) -> Precision:
+    precision = Precision(pipeline.config.model.precision)
     if precision is Precision.INT8 and not has_table and not spec.is_quantized:
         # Scales that nobody measured are random scales: refused, always.
         problem = f"int8 needs a calibration table, {spec.path} is a float model; add model.calibration, or use fp16"
         raise pipeline.error(("model", "precision"), problem)
-    table = pipeline.resolve(model.calibration) if has_table and model.calibration is not None else None
-    return choose_arithmetic(spec, precision=precision, table=table)
+    return Precision.INT8 if spec.is_quantized else precision
 
 
 def _golden(
     options: BundleOptions,
     pipeline: Pipeline,
-    spec: ModelSpec,
-    arithmetic: Arithmetic,
+    forms: Forms,
+    precision: Precision,
     table: CalibrationTable | None,
     *,
     folder: Path,
 ) -> Golden:
     candidates = find_candidates(
-        pipeline, spec, table, folder=options.golden, calibration_images=options.calibration_images
+        pipeline, forms.spec, table, folder=options.golden, calibration_images=options.calibration_images
     )
-    return make_golden(pipeline, spec, arithmetic, candidates, folder=folder)
+    return make_golden(pipeline, forms, precision, candidates, folder=folder)
 
 
 def _add_golden(contents: Contents, golden: Golden) -> None:
@@ -193,7 +192,7 @@ def _add_golden(contents: Contents, golden: Golden) -> None:
     contents.add(_GOLDEN, Role.GOLDEN, encode_golden(golden.golden))
 
 
-def _card(spec: ModelSpec, arithmetic: Arithmetic, table: CalibrationTable | None, contents: Contents) -> ModelCard:
+def _card(spec: ModelSpec, precision: Precision, table: CalibrationTable | None, contents: Contents) -> ModelCard:
     size = spec.preprocess.size
     evidence = None if table is None else table.evidence
     dataset = None if table is None else table.dataset
@@ -204,7 +203,7 @@ def _card(spec: ModelSpec, arithmetic: Arithmetic, table: CalibrationTable | Non
         family=spec.family.value,
         inputs=f"images, {size} px, letterboxed, {spec.preprocess.colour_order.value}",
         outputs=f"boxes with scores of {len(spec.labels)} classes",
-        precision=arithmetic.precision.value,
+        precision=precision.value,
         calibration_sha256=digests.get(Role.CALIBRATION),
         dataset_sha256=None if dataset is None else dataset.sha256,
         dataset_images=None if dataset is None else dataset.images,
@@ -215,18 +214,21 @@ def _card(spec: ModelSpec, arithmetic: Arithmetic, table: CalibrationTable | Non
     )
 
 
-def _add_sbom(contents: Contents, card: ModelCard, *, name: str) -> None:
+def _add_sbom(contents: Contents, card: ModelCard, *, name: str, golden: Golden | None) -> None:
     others = {
         path: digest_of(entry)[0]
         for path, entry in contents.entries.items()
         if entry.role not in (Role.MODEL, Role.CALIBRATION)
     }
-    sbom = make_sbom(card, name=name, made_by=__version__, files=others, software=_software())
+    sbom = make_sbom(card, name=name, made_by=__version__, files=others, software=_software(golden))
     contents.add(_SBOM, Role.SBOM, sbom)
 
 
-def _software() -> Mapping[str, str]:
+def _software(golden: Golden | None) -> Mapping[str, str]:
     found = {"edge-deploy": __version__}
+    if golden is not None:  # an engine says its name and version
+        engine, _, version = golden.golden.engine.partition(" ")
+        found[engine] = version
     for name in _TOOK_PART:
         try:
             found[name] = importlib.metadata.version(name)
@@ -239,7 +241,7 @@ def _manifest(
     options: BundleOptions,
     pipeline: Pipeline,
     spec: ModelSpec,
-    arithmetic: Arithmetic,
+    precision: Precision,
     table: CalibrationTable | None,
     contents: Contents,
     golden: Golden | None,
@@ -259,8 +261,8 @@ def _manifest(
         tensorrt=options.tensorrt,
         l4t=options.l4t,
         engine={
-            "kind": pipeline.config.engine.kind,
-            "precision": arithmetic.precision.value,
+            "kind": read_section(pipeline).kind,
+            "precision": precision.value,
             "max_batch": max_batch_of(pipeline),
             "input": [size.width, size.height],
             "preprocess_sha256": spec.preprocess.sha256,

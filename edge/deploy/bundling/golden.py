@@ -10,17 +10,17 @@ from pathlib import Path
 
 from edge.bundle.manifest import GoldenFrames, GoldenLimits
 from edge.config.load import Pipeline
-from edge.config.schema import EngineConfig
 from edge.deploy.bundling.frames import Candidates, Canvas
+from edge.engine.kind import BuildRequest
 from edge.engine.pipeline_model import detector_of, max_batch_of
-from edge.engine.select import make_engine
+from edge.engine.select import best_kind, build_and_load
 from edge.errors import DeployError
 from edge.evaluate.golden import GoldenScore, compare_golden, floor_of
 from edge.evaluate.golden_file import GoldenImage, GoldenSet
 from edge.evaluate.golden_run import detect_golden
 from edge.media.images import write_image
 from edge.protocols import Engine
-from edge.quantize.arithmetic import Arithmetic
+from edge.quantize.forms import Forms
 from edge.types import Detections, ModelSpec, Precision
 from edge.vision.detect import Detector
 
@@ -54,8 +54,8 @@ class _Chosen:
 
 def make_golden(
     pipeline: Pipeline,
-    spec: ModelSpec,
-    arithmetic: Arithmetic,
+    forms: Forms,
+    precision: Precision,
     candidates: Candidates,
     *,
     folder: Path,
@@ -65,8 +65,8 @@ def make_golden(
 
     Args:
         pipeline: whose thresholds and batch are used.
-        spec: of its model.
-        arithmetic: what the release runs.
+        forms: of its model, by its table.
+        precision: what the release runs in.
         candidates: pictures to choose from.
         folder: where the chosen pictures are written to.
         on_image: called after each picture.
@@ -76,11 +76,11 @@ def make_golden(
             numbers if the release does not repeat what the float model finds.
         EdgeError: what engine and source raise.
     """
-    sure = max(_SURE_SCORE, pipeline.config.model.score_threshold)
+    spec, sure = forms.spec, max(_SURE_SCORE, pipeline.config.model.score_threshold)
     detector = detector_of(pipeline, spec, score_threshold=floor_of(sure))
-    engine_name, chosen = _choose(spec, detector, candidates, sure=sure, on_image=on_image)
+    engine_name, chosen = _choose(forms, detector, candidates, sure=sure, on_image=on_image)
     limits = GoldenLimits()
-    found = _run_release(pipeline, spec, arithmetic, detector, [one.canvas for one in chosen])
+    found = _run_release(pipeline, forms, precision, detector, [one.canvas for one in chosen])
     score = compare_golden([one.found for one in chosen], found, sure_score=sure, limits=limits)
     if not score.is_passed:
         raise DeployError(
@@ -108,10 +108,10 @@ def make_golden(
 
 
 def _choose(
-    spec: ModelSpec, detector: Detector, candidates: Candidates, *, sure: float, on_image: Callable[[], None]
+    forms: Forms, detector: Detector, candidates: Candidates, *, sure: float, on_image: Callable[[], None]
 ) -> tuple[str, Sequence[_Chosen]]:
     """Take the first pictures on which the float model is sure of something, and a few without where those are few."""
-    engine = make_engine(spec, EngineConfig(), precision=_float_of(spec), max_batch=_BATCH)
+    engine = _engine(forms, precision=_float_of(forms.spec), max_batch=_BATCH)
     telling: list[_Chosen] = []
     silent: list[_Chosen] = []
     try:
@@ -140,16 +140,23 @@ def _look_at(engine: Engine, detector: Detector, canvases: Iterator[Canvas]) -> 
 
 
 def _run_release(
-    pipeline: Pipeline, spec: ModelSpec, arithmetic: Arithmetic, detector: Detector, canvases: Sequence[Canvas]
+    pipeline: Pipeline, forms: Forms, precision: Precision, detector: Detector, canvases: Sequence[Canvas]
 ) -> list[Detections]:
     # Few CPUs compute in fp16; what the device's own fp16 is worth only the device can tell.
-    precision = Precision.INT8 if arithmetic.precision is Precision.INT8 else Precision.FP32
-    most = max_batch_of(pipeline)
-    engine = make_engine(spec, EngineConfig(), precision=precision, max_batch=most, content=arithmetic.model)
+    here = Precision.INT8 if precision is Precision.INT8 else Precision.FP32
+    engine = _engine(forms, precision=here, max_batch=max_batch_of(pipeline))
     try:
         return detect_golden(canvases, engine, detector)
     finally:
         engine.close()
+
+
+def _engine(forms: Forms, *, precision: Precision, max_batch: int) -> Engine:
+    # The options of a pipeline are for its devices; what is found does not depend on them.
+    kind = best_kind()
+    return build_and_load(
+        kind, forms, BuildRequest(precision=precision, max_batch=max_batch, options=kind.options_type())
+    )
 
 
 def _float_of(spec: ModelSpec) -> Precision:

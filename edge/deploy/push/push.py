@@ -20,7 +20,7 @@ from edge.deploy.push.report import Report
 from edge.deploy.push.result import result_of
 from edge.deploy.push.upload import upload
 from edge.deploy.push.verdict import COMMITTED, elapsed_s, is_on_trial, serves_current, verdict_of
-from edge.deploy.push.words import golden_words, plan_words, silent_words
+from edge.deploy.push.words import engine_words, golden_words, plan_words, silent_words
 from edge.errors import DeployError
 from edge.transport.channel import Channel
 
@@ -177,6 +177,8 @@ class _Push:
                 self._report.note("build", f"engine {str(built.get('key'))[:12]} is there and proven")
             elif built.get("golden"):
                 self._report.note("build", golden_words(built))
+            if words := engine_words(built):
+                self._report.note("build", words)
 
     def _switch(self, link: Link) -> None:
         request = {"release": self._release, "confirm": self._options.confirm}

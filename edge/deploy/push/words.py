@@ -7,7 +7,7 @@ from typing import Any
 
 from edge.bundle.manifest import Manifest
 
-__all__ = ["golden_words", "plan_words", "silent_words"]
+__all__ = ["engine_words", "golden_words", "plan_words", "silent_words"]
 
 
 def plan_words(plan: Mapping[str, Any], manifest: Manifest) -> str:
@@ -19,6 +19,11 @@ def plan_words(plan: Mapping[str, Any], manifest: Manifest) -> str:
     digests = len({file.sha256 for file in manifest.files})
     sent = f"{len(plan['missing'])} of {digests} files to send, {plan['bytes']} of {whole} bytes"
     return f"{here}; {sent}; {_engine_words(plan['engine'])}"
+
+
+def engine_words(built: Mapping[str, Any]) -> str:
+    """Return what runs on the device and why, by its answer to `build`; empty of an agent that does not say."""
+    return str(built.get("engine") or "")
 
 
 def golden_words(built: Mapping[str, Any]) -> str:

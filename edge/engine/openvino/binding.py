@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from edge.errors import MissingDependencyError
+from edge.errors import EngineError, MissingDependencyError
+from edge.types import Precision
 
-__all__ = ["available_cores", "import_openvino", "name_and_version"]
+__all__ = ["available_cores", "import_openvino", "name_and_version", "require_precision"]
 
 
 def import_openvino() -> Any:
@@ -28,6 +29,21 @@ def import_openvino() -> Any:
 def name_and_version() -> str:
     """Return e.g. `openvino 2026.4.1`."""
     return f"openvino {import_openvino().__version__.split('-')[0]}"
+
+
+def require_precision(precision: Precision) -> None:
+    """Refuse arithmetic that this CPU does not have.
+
+    Raises:
+        EngineError: then.
+    """
+    capabilities = _capabilities() if precision is Precision.FP16 else ["FP16"]
+    if "FP16" not in capabilities:
+        raise EngineError(f"precision fp16: this CPU computes {', '.join(capabilities)}", hint="use fp32 or int8")
+
+
+def _capabilities() -> list[str]:
+    return sorted(import_openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
 
 
 def available_cores() -> int:

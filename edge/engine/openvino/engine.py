@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.engine.openvino.binding import available_cores, import_openvino, name_and_version
+from edge.engine.openvino.binding import available_cores, name_and_version, require_precision
 from edge.engine.openvino.compiler import Compiler
 from edge.engine.openvino.int8 import why_int8_in_float
 from edge.engine.openvino.rows import Rows, require_rows
@@ -117,14 +117,8 @@ class OpenVinoEngine:
             "NUM_STREAMS": str(min(threads, -(-options.max_batch // options.rows_per_request))),
             "INFERENCE_PRECISION_HINT": _TYPE_OF_PRECISION.get(options.precision, "f32"),
         }
-        if options.precision is Precision.FP16 and "FP16" not in self._capabilities():
-            raise EngineError(
-                f"precision fp16: this CPU computes {', '.join(self._capabilities())}", hint="use fp32 or int8"
-            )
+        require_precision(options.precision)
         return config
-
-    def _capabilities(self) -> list[str]:
-        return sorted(import_openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
 
     def _make_rows(self, sizes: list[int]) -> tuple[Rows, ...]:
         rows = -(-self._max_batch // sizes[-1]) * sizes[-1]

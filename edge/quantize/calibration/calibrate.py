@@ -18,7 +18,7 @@ from edge.calibrate.peaks import tensors_to_look_at
 from edge.calibrate.search import Choice, Found, Limits, search
 from edge.calibrate.table import CalibrationTable, Evidence
 from edge.calibrate.thresholds.method import Method
-from edge.engine.openvino import OpenVinoActivations
+from edge.engine.openvino.activations import OpenVinoActivations
 from edge.errors import CalibrationError, DatasetError, ModelError, SourceError, VerificationError
 from edge.evaluate.labels import open_labels
 from edge.model.graph import Graph, load_graph

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge.config.schema import EngineConfig
-from edge.engine.select import make_engine
 from edge.evaluate.bootstrap import error_of_difference
 from edge.evaluate.coco_map import Accumulator
 from edge.evaluate.truth import GroundTruth, Labels
 from edge.quantize.calibration.images import CalibrationImage, still_source
 from edge.quantize.detections import detect_all
+from edge.quantize.engines import make_engine
 from edge.quantize.evaluation import coco_detector
 from edge.types import Detections, ModelSpec, Precision
 
@@ -95,7 +94,7 @@ class Prover:
         self, quantized: bytes | None, labels: Labels | None
     ) -> Iterator[tuple[CalibrationImage, Detections, GroundTruth]]:
         precision = Precision.FP32 if quantized is None else Precision.INT8
-        engine = make_engine(self._spec, EngineConfig(), precision=precision, max_batch=_BATCH, content=quantized)
+        engine = make_engine(self._spec, precision=precision, max_batch=_BATCH, content=quantized)
         source = still_source(self._images, self._spec.preprocess)
         try:
             for header, found in detect_all(source, engine, coco_detector(self._spec)):

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.calibrate.search import Choice
-from edge.config.schema import EngineConfig
-from edge.engine.select import make_engine
 from edge.errors import DatasetError
 from edge.evaluate.parity import compare_candidates
 from edge.model.graph import Graph
 from edge.model.qdq import QdqModel, insert_qdq
 from edge.protocols import Engine
 from edge.quantize.calibration.images import CalibrationImage, still_source
+from edge.quantize.engines import make_engine
 from edge.quantize.feed import canvases_of
 from edge.types import ModelSpec, Precision
 from edge.vision.heads import Candidates, Head, decode
@@ -98,8 +97,7 @@ class Trials:
     def _found(self, quantized: bytes | None, images: range) -> list[Candidates]:
         """Return the candidates of each of `images`."""
         precision = Precision.FP32 if quantized is None else Precision.INT8
-        config = EngineConfig(threads=1)
-        engine = make_engine(self._spec, config, precision=precision, max_batch=1, content=quantized)
+        engine = make_engine(self._spec, precision=precision, max_batch=1, content=quantized, threads=1)
         try:
             return [
                 decode(output, self._head, score_threshold=_THRESHOLD)

@@ -118,8 +118,12 @@ class Conversation:
         values = {"phase": phase, "done": done, "total": total, "note": note}
         self._send(Message("progress", {"id": self._number, **values}))
 
-    def while_doing(self, work: Callable[[], T], *, phase: str, total_s: float | None) -> T:
+    def while_doing(
+        self, work: Callable[[], T], *, phase: str, total_s: float | None, note: Callable[[], str] = lambda: ""
+    ) -> T:
         """Return what `work` returns, done in another thread; the client hears of it each second and must be alive.
+
+        With each second it hears `note`, too.
 
         When the client ends, `work` is left to its own deadline.
         """
@@ -131,7 +135,7 @@ class Conversation:
             elapsed = time.monotonic() - began
             if elapsed - told >= _REPORT_S:
                 told = elapsed
-                self.progress(phase, round(elapsed, 1), total_s)
+                self.progress(phase, round(elapsed, 1), total_s, note())
             self._attend(future)
         return future.result()
 

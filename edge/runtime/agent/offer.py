@@ -20,7 +20,7 @@ from edge.errors import DeployError
 from edge.runtime.agent.builds import read_build_result
 from edge.runtime.agent.conversation import Request, text_of
 from edge.runtime.agent.history import check_not_bad, check_trusted_state
-from edge.runtime.agent.preflight import check_preflight, need_of
+from edge.runtime.agent.preflight import check_engine, check_preflight, need_of
 from edge.runtime.agent.session import Offer, Session
 
 __all__ = ["plan", "put_manifest"]
@@ -94,7 +94,7 @@ def _refusals(session: Session, offer: Offer, request: Request) -> list[DeployEr
     device, manifest = session.device, offer.manifest
     facts = gather_facts(device.layout)
     counters = read_counters(device.layout, device.durable.files)
-    checks = check_preflight(need_of(manifest, device), facts, device.layout)
+    checks = [lambda: check_engine(manifest), *check_preflight(need_of(manifest, device), facts, device.layout)]
     if request.values.get("retry_bad") is not True:
         checks += [lambda: check_not_bad(device, manifest.release), lambda: check_trusted_state(device)]
     misfits = fit.refusals(

@@ -12,20 +12,16 @@ from edge.device.facts import Facts
 from edge.device.layout import Layout
 from edge.device.settings import DeviceSettings, read_settings
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
-from edge.errors import DeployError
+from edge.engine.kinds import AUTO, Choice, choose_kind
+from edge.errors import ConfigError, DeployError
 
-__all__ = ["Need", "check_preflight", "free_for_release", "need_of"]
+__all__ = ["Need", "check_engine", "check_preflight", "free_for_release", "need_of"]
 
 _MIB = 1024 * 1024
 # A plan is about as large as the float weights at most; while it is built its parts lie beside it. The timing cache
 # and the Q/DQ model are the rest.
 _ENGINE_FACTOR = 3
 _ENGINE_REST_BYTES = 64 * _MIB
-# What a build takes in memory: a little more than OpenVINO took for YOLOv5n and YOLOX-Nano at batches of 1, 4 and 16
-# (156 to 491 MiB; at most a third more). Not measured with TensorRT, which sizes its pools by what it finds free.
-_BUILD_REST_BYTES = 128 * _MIB
-_BUILD_PER_MODEL_BYTE = 8
-_BUILD_PER_PIXEL_BYTES = 54  # of all images of a batch
 _INODES_PER_FILE = 2  # a blob and a link to it
 _INODES_REST = 200
 _UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")
@@ -68,7 +64,27 @@ def _build_memory_bytes(manifest: Manifest, model_bytes: int) -> int:
     sides = [one for one in shape if isinstance(one, int)]
     # Of a manifest that says less, the model alone is counted: that is no reason to refuse it.
     pixels = math.prod(sides) if len(sides) == len(shape) == 3 else 0
-    return _BUILD_REST_BYTES + _BUILD_PER_MODEL_BYTE * model_bytes + _BUILD_PER_PIXEL_BYTES * pixels
+    try:
+        facts = _engine_of(manifest).facts
+    except ConfigError:  # which `check_engine` tells
+        return 0
+    return facts.build_memory_bytes(model_bytes, pixels)
+
+
+def _engine_of(manifest: Manifest) -> Choice:
+    return choose_kind(str(manifest.engine.get("kind", AUTO)))
+
+
+def check_engine(manifest: Manifest) -> None:
+    """Raise DeployError `preflight.engine` if what is to run the model is not to be had here, with what is missing."""
+    try:
+        facts = _engine_of(manifest).facts
+        why_not = facts.why_not()
+        problem, hint = f"the release asks for engine.kind {facts.name}: {why_not}", None
+    except ConfigError as error:
+        why_not, problem, hint = error.problem, f"the release cannot run here: {error.problem}", error.hint
+    if why_not is not None:
+        raise DeployError("preflight.engine", problem, hint=hint or "install it on the device, or use engine.kind auto")
 
 
 def check_preflight(need: Need, facts: Facts, layout: Layout) -> list[Callable[[], None]]:

@@ -18,6 +18,7 @@ from edge.runtime.agent.builds import read_build_result
 from edge.runtime.agent.conversation import Request
 from edge.runtime.agent.history import counters_of
 from edge.runtime.agent.session import Offer, Session
+from edge.runtime.build_progress import read_progress
 
 __all__ = ["build", "stage", "start_trial", "switch"]
 
@@ -87,7 +88,10 @@ def _run_builder(session: Session, release: str) -> DeployError | None:
     device.durable.put(device.layout.build_request, json.dumps({"release": release}).encode() + b"\n")
     try:
         session.talk.while_doing(
-            lambda: session.units.start(BUILD_UNIT, wait=True, timeout_s=deadline_s), phase="build", total_s=deadline_s
+            lambda: session.units.start(BUILD_UNIT, wait=True, timeout_s=deadline_s),
+            phase="build",
+            total_s=deadline_s,
+            note=lambda: read_progress(device.layout.build_progress),
         )
     except DeployError as error:
         return error
@@ -119,7 +123,14 @@ def _result(session: Session, release: str, failure: DeployError | None) -> Mapp
         )
     key = str(result.get("key", ""))
     session.device.releases.attach_engine(release, key)
-    return {"key": key, "seconds": result.get("seconds"), "golden": result.get("golden", {}), "skipped": False}
+    engine: dict[str, Any] = {name: result[name] for name in ("engine", "precision", "report") if name in result}
+    return {
+        "key": key,
+        "seconds": result.get("seconds"),
+        "golden": result.get("golden", {}),
+        "skipped": False,
+        **engine,
+    }
 
 
 def _code_of(result: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from edge.device.bad import read_bad
+from edge.device.engine_record import read_record
 from edge.device.facts import facts_as_json, gather_facts
 from edge.device.health import decode_health
 from edge.device.lock import PushLock
@@ -76,7 +77,18 @@ def _release(session: Session, name: str) -> Mapping[str, Any]:
         "sequence": text.get("sequence"),
         "created_at": text.get("created_at"),
         "is_ready": releases.is_ready(name),
+        **_engine(session, name),
     }
+
+
+def _engine(session: Session, name: str) -> Mapping[str, Any]:
+    """Return what the engine of a release runs and why; nothing where there is none that can be read."""
+    key = session.device.releases.engine_key(name)
+    try:
+        record = None if key is None else read_record(session.device.engines, key)
+    except DeployError:
+        record = None
+    return {} if record is None else {"engine": record.line, "precision": record.precision}
 
 
 def _health(session: Session) -> Mapping[str, Any] | None:

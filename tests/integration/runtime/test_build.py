@@ -1,7 +1,9 @@
 """`edge-runtime build` on a device in a folder: real models, a real worker, and workers that fail as real ones do."""
 
 import dataclasses
+import importlib.util
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -12,12 +14,11 @@ import time
 import pytest
 
 from edge.bundle.manifest import GoldenLimits
-from edge.device.engine_record import read_plan
 from edge.errors import DeployError
 from edge.runtime.build_request import answer_request
 from edge.runtime.engine_build import Builder, build_for_pipeline, build_for_release
 from tests.support.deployable import deployable
-from tests.support.device_releases import make_device, serving
+from tests.support.device_releases import make_device, plan_of, serving
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.integration
@@ -57,7 +58,7 @@ def test_an_engine_is_built_proven_and_attached(device, release):
     assert device.releases.engine_key(release) == built.key
     assert engine_folders(device) == [built.key]
     assert sorted(os.listdir(device.layout.engine(built.key))) == ["build.json", "golden.json", "model.plan"]
-    record, plan = read_plan(device.engines, built.key)
+    record, plan = plan_of(device, built.key)
     assert record.inputs.key == built.key
     assert plan == (device.layout.release(release) / "model.onnx").read_bytes()
 
@@ -88,7 +89,7 @@ def test_f15_a_damaged_plan_is_built_anew(device, release):
     plan.write_bytes(plan.read_bytes()[:-1] + b"\0")
 
     assert not build_for_release(builder(device), release).is_reused
-    assert read_plan(device.engines, key)
+    assert plan_of(device, key)
 
 
 def test_f15_a_damaged_blob_is_found_before_anything_is_built(device, release):
@@ -178,15 +179,115 @@ def test_f20_a_corrupted_scale_is_refused_with_the_numbers_of_each_class(device,
 
 
 def test_a_kind_that_is_not_to_be_had_is_named(device, tmp_path):
-    release = deployable(device, tmp_path / "source", pipeline={"engine": {"kind": "tensorrt"}})
+    release = deployable(device, tmp_path / "source", pipeline={"engine": {"kind": "tensorflow"}})
 
-    with pytest.raises(DeployError, match="no TensorRT engine yet") as caught:
+    assert code_of(lambda: build_for_release(builder(device), release)) == "build.failed"
+
+
+def test_a_kind_that_cannot_run_here_is_named_with_what_is_missing(device, tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "openvino" else find(name))
+    release = deployable(device, tmp_path / "source", pipeline={"engine": {"kind": "openvino"}})
+
+    with pytest.raises(DeployError, match=r"openvino cannot run here: .*pip install openvino") as caught:
         build_for_release(builder(device), release)
-    assert caught.value.exit_code == 7
+    assert caught.value.code == "build.kind"
+
+
+def fallback(**more):
+    return {
+        "pipeline": {"model": {"onnx": "model.onnx", "precision": "int8", "calibration": "model.calib.json", **more}}
+    }
+
+
+def report_of(device, key):
+    return json.loads((device.layout.engine(key) / "build.json").read_text())
+
+
+def test_int8_that_fails_its_golden_frames_gives_way_to_the_fallback(device, tmp_path):
+    how = {"precision": "int8", "golden": WIDE, "harm": 0.02, **fallback(fallback="fp16")}
+    release = deployable(device, tmp_path / "source", **how)
+
+    built = build_for_release(builder(device), release)
+
+    said = report_of(device, built.key)
+    # Where this CPU has no fp16, what is more exact takes its place.
+    assert said["precision"] == said["report"]["fallback"]["taken"] == built.record.precision
+    assert said["precision"] in ("fp16", "fp32")
+    assert said["inputs"]["precision"] == "int8"
+    assert said["key"] == built.key
+    assert said["report"]["fallback"]["reason"].startswith("int8 does not find what the float model finds")
+    assert built.golden["passed"]
+    assert "instead of int8" in built.record.line
+    assert plan_of(device, built.key)[1] == (device.layout.release(release) / "model.onnx").read_bytes()
+    assert build_for_release(builder(device, "raise SystemExit(1)"), release).is_reused
+
+
+def test_int8_that_is_good_is_held_against_the_fallback_and_both_times_are_kept(device, tmp_path):
+    release = deployable(device, tmp_path / "a", precision="int8", golden=WIDE, **fallback(fallback="fp32"))
+
+    built = build_for_release(builder(device), release)
+
+    told = built.record.report["fallback"]
+    assert told["int8_ms"] > 0
+    assert told["fp32_ms"] > 0
+    assert (built.record.precision == "int8") == (told["ratio"] < 1) == (told["taken"] is None)
+
+
+def test_with_a_fallback_other_golden_frames_are_another_engine(device, tmp_path):
+    first = deployable(device, tmp_path / "a", precision="int8", golden=WIDE, **fallback(fallback="fp32"))
+    other = dataclasses.replace(WIDE, min_iou=0.45)
+    second = deployable(device, tmp_path / "b", precision="int8", golden=other, sequence=2, **fallback(fallback="fp32"))
+
+    keys = {build_for_release(builder(device), one).key for one in (first, second)}
+
+    assert len(keys) == 2
+
+
+UNLOADABLE = """
+import json, sys, pathlib, hashlib
+folder = pathlib.Path(json.loads(sys.argv[1])["folder"])
+(folder / "model.plan").write_bytes(b"of another device")
+digest = hashlib.sha256(b"of another device").hexdigest()
+told = {"plan_sha256": digest, "plan_bytes": 17, "seconds": 1.0, "precision": "fp32", "report": {}}
+(folder / "done.json").write_text(json.dumps(told))
+(folder / "golden.json").write_text("{}")
+"""
+
+
+def test_a_plan_that_cannot_be_loaded_any_more_is_named_and_built_anew(device, release, tmp_path, caplog):
+    key = build_for_release(builder(device, UNLOADABLE), release).key
+    again = deployable(device, tmp_path / "again", golden=GoldenLimits(min_iou=0.4), sequence=2)
+
+    built = build_for_release(builder(device), again)
+
+    assert (built.key, built.is_reused) == (key, False)
+    assert f"engine is built anew key={key[:12]} reason=the engine cannot be loaded" in caplog.text
+    assert plan_of(device, key)[1] == (device.layout.release(release) / "model.onnx").read_bytes()
+
+
+def test_the_builder_says_how_far_it_is_while_it_works_and_leaves_nothing(device, release, caplog):
+    slow = (
+        "import json, sys, pathlib, time\n"
+        "from edge.runtime.build_progress import ProgressFile\n"
+        "from edge.runtime.engine_worker import main\n"
+        "from edge.types import Precision\n"
+        "folder = pathlib.Path(json.loads(sys.argv[1])['folder'])\n"
+        "ProgressFile(folder).of(Precision.INT8)('tactics', 0.5)\n"
+        "sys.stdin.read()\n"
+        "time.sleep(0.3)\n"  # of a compiler at work
+        "sys.exit(main(sys.argv[1]))"
+    )
+
+    with caplog.at_level(logging.INFO):
+        build_for_release(builder(device, slow), release)
+
+    assert "build int8 tactics 50%" in caplog.text
+    assert not device.layout.build_progress.exists()
 
 
 def test_the_key_depends_on_everything_that_the_plan_depends_on(device, release, tmp_path):
-    inputs = read_plan(device.engines, build_for_release(builder(device), release).key)[0].inputs
+    inputs = plan_of(device, build_for_release(builder(device), release).key)[0].inputs
     changes = {
         "onnx_sha256": "1" * 64,
         "calibration_sha256": "1" * 64,
@@ -197,8 +298,12 @@ def test_the_key_depends_on_everything_that_the_plan_depends_on(device, release,
         "preprocess_sha256": "1" * 64,
         "options": {"threads": 3},
         "versions": {"openvino": "1.0"},
+        "fallback": "fp16",
+        "proof": "1" * 16,
     }
     assert set(changes) == {one.name for one in dataclasses.fields(inputs)}
+
+    inputs = dataclasses.replace(inputs, fallback="fp32")  # without one there is nothing that golden frames decide
 
     keys = {dataclasses.replace(inputs, **{name: value}).key for name, value in changes.items()}
 

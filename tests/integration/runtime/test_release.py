@@ -10,7 +10,6 @@ import threading
 
 import pytest
 
-from edge.device.engine_record import read_plan
 from edge.device.health import read_health
 from edge.device.moment import this_moment
 from edge.device.switch import commit, roll_back
@@ -19,7 +18,7 @@ from edge.runtime.engine_build import Builder, build_for_release
 from edge.runtime.rollback import go_back
 from tests.support.collector import Collector
 from tests.support.deployable import deployable
-from tests.support.device_releases import attach_engine, make_device, put_on_trial, stage
+from tests.support.device_releases import attach_engine, make_device, plan_of, put_on_trial, stage
 from tests.support.mosquitto import Mosquitto
 from tests.support.systemd import NotifySocket
 from tests.support.units import FakeUnits
@@ -190,9 +189,7 @@ def test_f15_a_bit_that_flipped_in_the_plan_is_never_loaded_and_the_plan_is_buil
     assert go_back(device, failed_units(), "unit-failed").is_rebuild
     build_for_release(Builder(device=device, deadline_s=60), release)
 
-    assert (
-        hashlib.sha256(read_plan(device.engines, key)[1]).hexdigest() == read_plan(device.engines, key)[0].plan_sha256
-    )
+    assert hashlib.sha256(plan_of(device, key)[1]).hexdigest() == plan_of(device, key)[0].plan_sha256
 
 
 @pytest.mark.parametrize("file", ["model.onnx", "pipeline.yaml"])

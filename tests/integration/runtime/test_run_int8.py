@@ -117,7 +117,10 @@ def test_rows_of_several_streams_in_one_request_find_the_same(run, tmp_path, bat
     about = {"onnx": str(model), "calibration": "t.json", "precision": "int8"}
 
     stats, told = run.complete(
-        streams("a", "b"), model=about, engine={"rows_per_request": 2}, batch={"max_frames": 2, "max_wait_ms": 5000}
+        streams("a", "b"),
+        model=about,
+        engine={"kind": "openvino", "rows_per_request": 2},
+        batch={"max_frames": 2, "max_wait_ms": 5000},
     )
 
     reference = by_onnxruntime(tmp_path / "p.yaml", quantized(model))

@@ -6,8 +6,11 @@ import msgspec
 import pytest
 import yaml
 
-from edge.config.jsonschema import write_json_schema
 from edge.config.schema import PipelineConfig, TlsConfig
+from edge.engine.jsonschema import write_json_schema
+from edge.engine.kind import load_kind
+from edge.engine.kinds import AUTO, kinds
+from edge.engine.section import section_types
 
 PIPELINES = Path(__file__).parents[3] / "pipelines"
 
@@ -23,9 +26,13 @@ def struct_keys(struct):
 def sections():
     config = msgspec.convert(documented(), PipelineConfig, strict=True)
     yield documented(), config
-    for name in ("model", "engine", "batch", "mqtt", "publish"):
+    for name in ("model", "batch", "mqtt", "publish"):
         yield documented()[name], getattr(config, name)
     yield documented()["streams"][0], config.streams[0]
+    engine = documented()["engine"]
+    yield engine, msgspec.convert(engine, section_types()[AUTO], strict=True)
+    for name in kinds():
+        yield engine[name], load_kind(name).options_type()
 
 
 @pytest.mark.parametrize(("written", "parsed"), list(sections()), ids=lambda value: type(value).__name__)
@@ -36,8 +43,14 @@ def test_the_reference_has_every_key_of_the_schema(written, parsed):
 @pytest.mark.parametrize(("written", "parsed"), list(sections())[1:], ids=lambda value: type(value).__name__)
 def test_the_reference_states_the_true_defaults(written, parsed):
     for field in msgspec.structs.fields(type(parsed)):
-        if not field.required:
+        if field.default is not msgspec.NODEFAULT:
             assert written[field.name] == field.default, field.name
+
+
+def test_the_reference_names_every_kind_of_engine():
+    text = (PIPELINES / "reference.yaml").read_text()
+
+    assert " | ".join((AUTO, *kinds())) in text
 
 
 def test_the_keys_of_tls_are_in_its_comment():

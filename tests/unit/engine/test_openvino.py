@@ -10,16 +10,21 @@ import sys
 import numpy as np
 import pytest
 
-from edge.config.schema import EngineConfig
-from edge.engine.openvino import OpenVinoActivations, OpenVinoEngine, OpenVinoOptions
-from edge.engine.select import make_engine
-from edge.errors import EngineError
+from edge.engine.kind import BuildRequest, load_kind
+from edge.engine.openvino.activations import OpenVinoActivations
+from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino.int8 import why_int8_in_float
+from edge.errors import CalibrationError, EngineError
 from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq
+from edge.quantize.forms import Forms
 from edge.types import Precision
 from tests.support import models
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
 from tests.support.qdq import minmax
+from tests.support.tables import table_of
+
+KIND = load_kind("openvino")
 
 
 def spec_of(make, path, **settings):
@@ -96,7 +101,7 @@ def test_fp32_is_computed_in_f32_even_where_the_default_would_be_bf16(tmp_path):
 
 def test_fp16_on_a_cpu_without_it_is_refused(tmp_path, monkeypatch):
     spec = spec_of(models.yolov8, tmp_path)
-    monkeypatch.setattr(OpenVinoEngine, "_capabilities", lambda self: ["FP32", "INT8"])
+    monkeypatch.setattr("edge.engine.openvino.binding._capabilities", lambda: ["FP32", "INT8"])
 
     with pytest.raises(EngineError, match="precision fp16: this CPU computes FP32, INT8; use fp32 or int8"):
         OpenVinoEngine(spec, OpenVinoOptions(max_batch=1, precision=Precision.FP16))
@@ -122,16 +127,55 @@ def test_a_model_that_was_damaged_after_inspection_is_an_engine_error(tmp_path):
         OpenVinoEngine(spec, OpenVinoOptions(max_batch=1))
 
 
-@pytest.mark.parametrize(
-    ("config", "precision", "expected"),
-    [
-        (EngineConfig(kind="tensorrt"), Precision.FP32, "no TensorRT engine yet"),
-        (EngineConfig(), Precision.INT8, "calibration table"),
-    ],
-)
-def test_what_this_version_cannot_do_is_said(tmp_path, config, precision, expected):
-    with pytest.raises(EngineError, match=expected):
-        make_engine(spec_of(models.yolov8, tmp_path), config, precision=precision, max_batch=1)
+def request(precision=Precision.FP32, max_batch=1, **options):
+    return BuildRequest(precision=precision, max_batch=max_batch, options=KIND.options_type(**options))
+
+
+def test_int8_of_a_float_model_without_a_table_is_refused(tmp_path):
+    with pytest.raises(CalibrationError, match="INT8 without a calibration table is never run"):
+        KIND.build(Forms(spec_of(models.yolov8, tmp_path)), request(Precision.INT8))
+
+
+def test_a_plan_is_all_that_is_needed(tmp_path):
+    spec = spec_of(models.yolov8, tmp_path)
+    images = pictures(spec, 2)
+    expected = infer(OnnxRuntimeEngine(spec, max_batch=2), images)
+    plan = KIND.build(Forms(spec), request(max_batch=2))
+    spec.path.unlink()
+
+    for options in ({}, {"threads": 1}, {"rows_per_request": 2}, {"rows_per_request": 64}):
+        found = infer(KIND.load(plan.data, spec, request(max_batch=2, **options)), images)
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-2)
+
+
+def test_an_int8_plan_carries_its_pairs_and_says_how_they_are_computed(tmp_path):
+    spec = spec_of(models.yolov8, tmp_path)
+    forms = Forms(spec, table_of(spec.path))
+
+    plan = KIND.build(forms, request(Precision.INT8))
+
+    assert b"QuantizeLinear" in plan.data
+    assert plan.report["int8_mac_share"] > 0.9
+    assert plan.report["why"] == (why_int8_in_float() or "this CPU sums INT8 exactly")
+    assert np.isfinite(infer(KIND.load(plan.data, spec, request(Precision.INT8)), pictures(spec, 1))).all()
+
+
+@pytest.mark.parametrize("damage", [lambda plan: plan[:1000], lambda plan: b"", lambda plan: b"\0" * 5000])
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.INT8])
+def test_a_damaged_plan_is_named_and_not_crashed_on(tmp_path, damage, precision):
+    spec = spec_of(models.yolov8, tmp_path)
+    plan = KIND.build(Forms(spec, table_of(spec.path)), request(precision))
+
+    with pytest.raises(EngineError, match="model"):
+        KIND.load(damage(plan.data), spec, request(precision))
+
+
+def test_progress_begins_and_ends(tmp_path):
+    told = []
+
+    KIND.build(Forms(spec_of(models.yolov8, tmp_path)), request(), on_progress=lambda *one: told.append(one))
+
+    assert (told[0][1], told[-1][1]) == (0.0, 1.0)
 
 
 class NetWithNeck(models.Net):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge.engine.openvino import OpenVinoActivations
+from edge.engine.openvino.activations import OpenVinoActivations
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import corrected_tensors

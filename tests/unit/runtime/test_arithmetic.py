@@ -12,10 +12,12 @@ from edge.calibrate.apply import quantized_model
 from edge.calibrate.table import ModelId, TensorRange
 from edge.calibrate.table_file import write_table
 from edge.config.load import load_pipeline
+from edge.engine.kind import QdqForm
 from edge.engine.pipeline_model import read_model
 from edge.errors import ConfigError
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.model.qdq import insert_qdq
+from edge.quantize.forms import Forms
 from edge.runtime.arithmetic import Arithmetic, choose_arithmetic
 from edge.types import ImageSize, Precision
 from tests.support import models
@@ -44,10 +46,15 @@ def choose(tmp_path, model):
 def test_int8_runs_the_model_with_the_ranges_of_the_table(tmp_path, model, choose):
     path, table = write_table_of(tmp_path / "t.json", model), table_of(model)
     ranges = {name: tensor.amax for name, tensor in table.tensors.items()}
+    spec = inspect_model(model)
 
     found = choose(precision="int8", calibration="t.json")
 
-    assert found.model == insert_qdq(model, inspect_model(model), ranges=ranges, keep_float=()).model
+    assert found.table == table
+    assert (
+        Forms(spec, found.table).qdq_model(QdqForm()).model
+        == insert_qdq(model, spec, ranges=ranges, keep_float=()).model
+    )
     assert found.precision is Precision.INT8
     assert found.calibration == hashlib.sha256(path.read_bytes()).hexdigest()[:8]
 
@@ -96,7 +103,7 @@ def test_the_input_size_that_the_pipeline_states_is_that_of_the_table_or_the_tab
     about = {"onnx": model.name, "precision": "int8", "calibration": "t.json", "input_size": [128, 128]}
     write_table(tmp_path / "t.json", table)
 
-    assert choose(**about).model is not None
+    assert choose(**about).table == table
 
     other = dataclasses.replace(inspect_model(model, overrides=stated).preprocess, size=ImageSize(width=96, height=96))
     changed = {"preprocess": other.as_json(), "preprocess_sha256": other.sha256}

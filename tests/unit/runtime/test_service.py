@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from edge.engine.openvino import OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.errors import EngineError, SourceError
 from edge.media.recorded import Breakage, RecordedSource
 from edge.model.inspect import inspect_model

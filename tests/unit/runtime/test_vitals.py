@@ -8,7 +8,7 @@ import pytest
 
 from edge.device.health import read_health
 from edge.device.notify import Notifier
-from edge.engine.openvino import OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.errors import SourceError
 from edge.media.backoff import Backoff
 from edge.media.camera import Camera

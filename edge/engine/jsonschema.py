@@ -1,4 +1,7 @@
-"""The JSON Schema of a pipeline file, for editors: `python -m edge.config.jsonschema FILE` writes it."""
+"""The JSON Schema of a pipeline file, for editors: `python -m edge.engine.jsonschema FILE` writes it.
+
+It is made in this room, which alone knows what each kind of engine may be told.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,20 @@ from typing import Any
 import msgspec
 
 from edge.config.schema import PipelineConfig
+from edge.engine.section import section_types
 
 __all__ = ["pipeline_json_schema", "write_json_schema"]
+
+_REF = "#/$defs/{name}"
 
 
 def pipeline_json_schema() -> dict[str, Any]:
     """Return the schema as plain values."""
     schema = msgspec.json.schema(PipelineConfig)
+    engines = list(section_types().values())
+    refs, parts = msgspec.json.schema_components(engines, ref_template=_REF)
+    schema["$defs"] |= parts
+    schema["$defs"][PipelineConfig.__name__]["properties"]["engine"] = {"anyOf": list(refs), "default": {}}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "edge-deploy pipeline", **schema}
 
 

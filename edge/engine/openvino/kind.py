@@ -1,0 +1,110 @@
+"""OpenVINO as a kind of engine. It compiles in seconds at every start, so a plan is the model that it compiles."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+import msgspec
+
+from edge.engine.kind import BuildRequest, EngineKind, Finding, ModelForms, Plan, QdqForm
+from edge.engine.openvino.activations import OpenVinoActivations
+from edge.engine.openvino.binding import name_and_version, require_precision
+from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino.facts import FACTS
+from edge.engine.openvino.int8 import why_int8_in_float
+from edge.engine.openvino.options import Options
+from edge.engine.openvino.profile import LayerProfiler
+from edge.errors import EngineError, ModelError
+from edge.types import ModelSpec, Precision
+
+__all__ = ["KIND"]
+
+_EXACT = "this CPU sums INT8 exactly"
+
+
+class _OpenVino:
+    """`edge.engine.kind.EngineKind` on the CPU."""
+
+    @property
+    def name(self) -> str:
+        """As in a pipeline file."""
+        return FACTS.name
+
+    @property
+    def options_type(self) -> type[msgspec.Struct]:
+        """Its keys in the `engine` section."""
+        return Options
+
+    def build(
+        self,
+        model: ModelForms,
+        request: BuildRequest,
+        *,
+        on_progress: Callable[[str, float], None] = lambda phase, share: None,
+    ) -> Plan:
+        """Return the model that is compiled at every start: with Q/DQ pairs for INT8, else as it is."""
+        require_precision(request.precision)
+        on_progress("model", 0.0)
+        plan = _int8(model) if request.precision is Precision.INT8 else _float(model, request.precision)
+        on_progress("model", 1.0)
+        return plan
+
+    def load(self, plan: bytes, spec: ModelSpec, request: BuildRequest) -> OpenVinoEngine:
+        """Return the engine that runs the model `plan`; the file of `spec` is not read."""
+        options = request.options
+        assert isinstance(options, Options)
+        settings = OpenVinoOptions(
+            max_batch=request.max_batch,
+            precision=request.precision,
+            threads=options.threads,
+            rows_per_request=min(options.rows_per_request, request.max_batch),
+        )
+        spec = dataclasses.replace(spec, is_quantized=request.precision is Precision.INT8)
+        try:
+            return OpenVinoEngine(spec, settings, content=plan)
+        except ModelError as error:  # the plan is a model, but whose fault it is, is another question
+            raise EngineError(
+                f"{spec.name}: the plan cannot be used: {error.problem}", hint="build it again"
+            ) from error
+
+    def activations(
+        self, spec: ModelSpec, tensors: Sequence[str], *, largest_of: Collection[str] = (), max_batch: int = 1
+    ) -> OpenVinoActivations:
+        """Return an engine that gives out tensors."""
+        return OpenVinoActivations(spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch)
+
+    def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:
+        """Return what times `layers` on one thread."""
+        return LayerProfiler(spec, layers, content=content)
+
+    def examine(self) -> Iterator[Finding]:
+        """Yield the version, and how INT8 is computed on this CPU."""
+        if (why_not := FACTS.why_not()) is not None:
+            yield Finding(name=FACTS.name, is_there=False, is_needed=False, detail=why_not)
+            return
+        yield Finding(name=FACTS.name, is_there=True, is_needed=False, detail=f"{name_and_version()} (the CPU engine)")
+        why = why_int8_in_float()
+        detail = f"computed in float, at its speed: {why}" if why else f"computed in INT8: {_EXACT}"
+        yield Finding(name="int8 on the CPU", is_there=why is None, is_needed=False, detail=detail)
+
+
+def _int8(model: ModelForms) -> Plan:
+    made = model.qdq_model(QdqForm())
+    why = why_int8_in_float()
+    return Plan(
+        data=made.model,
+        report={
+            "route": "explicit Q/DQ" if why is None else "explicit Q/DQ, levels computed in float",
+            "why": why or _EXACT,
+            "int8_mac_share": round(made.mac_share_int8, 5),
+        },
+    )
+
+
+def _float(model: ModelForms, precision: Precision) -> Plan:
+    # The CPU's own fp16 is asked for when it compiles: the file stays as it is.
+    return Plan(data=model.float_model(), report={"route": "float", "why": f"{precision.value} was asked for"})
+
+
+KIND: EngineKind = _OpenVino()

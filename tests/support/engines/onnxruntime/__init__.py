@@ -1,0 +1,1 @@
+"""ONNX Runtime as a kind of engine; nothing is loaded here."""

@@ -1,0 +1,73 @@
+"""ONNX Runtime as a kind: a plan is a word and the model."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import numpy as np
+from edge.engine.onnxruntime.facts import FACTS
+from edge.engine.onnxruntime.options import OnnxRuntimeOptions
+
+from edge.engine.kind import Finding, Plan, QdqForm
+from edge.errors import EngineError
+from edge.types import Precision
+from tests.support.onnxruntime_engine import OnnxRuntimeActivations, OnnxRuntimeEngine
+
+_MARK = b"ONNX Runtime plan\n"
+
+
+class _OnnxRuntime:
+    name = FACTS.name
+    options_type = OnnxRuntimeOptions
+
+    def build(self, model, request, *, on_progress=lambda phase, share: None):
+        if request.precision is Precision.FP16:
+            raise EngineError("precision fp16: ONNX Runtime computes fp32 and int8 here", hint="use fp32 or int8")
+        on_progress("optimize", 0.5)
+        is_int8 = request.precision is Precision.INT8
+        content = model.qdq_model(QdqForm()).model if is_int8 else model.float_model()
+        on_progress("optimize", 1.0)
+        return Plan(data=_MARK + content, report={"route": "session", "why": "there is one way only"})
+
+    def load(self, plan, spec, request):
+        if not plan.startswith(_MARK):
+            raise EngineError(f"{spec.name}: this is no plan of ONNX Runtime", hint="build it again")
+        spec = dataclasses.replace(spec, is_quantized=request.precision is Precision.INT8)
+        content, optimize = plan[len(_MARK) :], request.options.optimize
+        try:
+            return OnnxRuntimeEngine(spec, max_batch=request.max_batch, content=content, optimize=optimize)
+        except Exception as error:  # its errors have no common base but Exception
+            raise EngineError(f"{spec.name}: ONNX Runtime cannot load it: {error}") from error
+
+    def activations(self, spec, tensors, *, largest_of=(), max_batch=1):
+        return OnnxRuntimeActivations(spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch)
+
+    def profiler(self, spec, layers, *, content=None):
+        return _Profiler(OnnxRuntimeEngine(spec, max_batch=spec.batch or 1, content=content), layers)
+
+    def examine(self):
+        yield Finding(name="onnxruntime", is_there=True, is_needed=False, detail=FACTS.versions()["onnxruntime"])
+
+
+class _Profiler:
+    """Knows only what the whole takes, so it can tell nothing of a layer unless there is one alone."""
+
+    def __init__(self, engine, layers):
+        self._engine, self._layers, self._seconds = engine, tuple(layers), []
+
+    def warm_up(self, images):
+        self._engine.canvases[0][: len(images)] = images
+        self._engine.start(0, len(images))
+        self._engine.wait(0)
+
+    def run(self, images):
+        began = time.perf_counter()
+        self.warm_up(images)
+        self._seconds.append((time.perf_counter() - began) / len(images))
+
+    def times(self):
+        return {self._layers[0]: np.array(self._seconds)} if len(self._layers) == 1 else {}
+
+
+KIND = _OnnxRuntime()

@@ -168,9 +168,15 @@ class EngineKind(Protocol):
         ...
 
     def activations(
-        self, spec: ModelSpec, tensors: Sequence[str], *, largest_of: Collection[str] = (), max_batch: int = 1
+        self,
+        spec: ModelSpec,
+        tensors: Sequence[str],
+        *,
+        largest_of: Collection[str] = (),
+        max_batch: int = 1,
+        content: bytes | None = None,
     ) -> ActivationEngine:
-        """Return an engine that gives out tensors of a float model, and of `largest_of` the largest |x| alone."""
+        """Return an engine that gives out tensors of the ONNX file or of `content`, of `largest_of` the largest |x|."""
         ...
 
     def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from edge.engine.kind import BuildRequest, load_kind
-from edge.engine.select import build_and_load
 from edge.errors import EngineError, TensorMismatchError
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
@@ -34,7 +33,7 @@ def request_of(name, rows):
 
 def make(name, spec, rows):
     kind, request = request_of(name, rows)
-    return build_and_load(kind, Forms(spec), request)
+    return kind.load(kind.build(Forms(spec), request).data, spec, request)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)

@@ -53,11 +53,11 @@ class OnnxRuntimeEngine:
 class OnnxRuntimeActivations(OnnxRuntimeEngine):
     """The same, with tensors from inside given out."""
 
-    def __init__(self, spec, names, *, largest_of=(), max_batch):
+    def __init__(self, spec, names, *, largest_of=(), max_batch, content=None):
         super().__init__(spec, max_batch=max_batch)
         self._names = [*names, *largest_of, spec.output_name]
         self._largest_of = largest_of
-        model = onnx.load(spec.path)
+        model = onnx.load(spec.path) if content is None else onnx.load_from_string(content)
         known = {value.name for value in model.graph.output}
         inner = [name for name in self._names if name not in known and name != spec.input_name]
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)

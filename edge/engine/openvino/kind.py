@@ -69,10 +69,16 @@ class _OpenVino:
             ) from error
 
     def activations(
-        self, spec: ModelSpec, tensors: Sequence[str], *, largest_of: Collection[str] = (), max_batch: int = 1
+        self,
+        spec: ModelSpec,
+        tensors: Sequence[str],
+        *,
+        largest_of: Collection[str] = (),
+        max_batch: int = 1,
+        content: bytes | None = None,
     ) -> OpenVinoActivations:
         """Return an engine that gives out tensors."""
-        return OpenVinoActivations(spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch)
+        return OpenVinoActivations(spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch, content=content)
 
     def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:
         """Return what times `layers` on one thread."""

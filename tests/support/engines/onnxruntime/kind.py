@@ -40,8 +40,8 @@ class _OnnxRuntime:
         except Exception as error:  # its errors have no common base but Exception
             raise EngineError(f"{spec.name}: ONNX Runtime cannot load it: {error}") from error
 
-    def activations(self, spec, tensors, *, largest_of=(), max_batch=1):
-        return OnnxRuntimeActivations(spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch)
+    def activations(self, spec, tensors, *, largest_of=(), max_batch=1, content=None):
+        return OnnxRuntimeActivations(spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch, content=content)
 
     def profiler(self, spec, layers, *, content=None):
         return _Profiler(OnnxRuntimeEngine(spec, max_batch=spec.batch or 1, content=content), layers)

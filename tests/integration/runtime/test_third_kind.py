@@ -1,0 +1,132 @@
+"""A kind of engine takes one folder: with ONNX Runtime beside ours, a release is built, proven and served by it."""
+
+import json
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import edge.engine
+from edge.bundle.manifest import GoldenLimits
+from edge.device.device import Device
+from edge.engine.kinds import choose_kind, kinds
+from edge.errors import ConfigError, EngineError
+from edge.runtime.agent.preflight import need_of
+from edge.runtime.build import build_parts
+from edge.runtime.deployed import open_release
+from edge.runtime.doctor import examine
+from edge.runtime.engine_build import Builder, build_for_release
+from edge.runtime.service import Service
+from edge.runtime.soundness import problem_of, require_files
+from tests.support.deployable import deployable
+from tests.support.device_releases import make_device
+from tests.support.engines import FOLDER, WORKER, third_kind
+
+pytestmark = pytest.mark.integration
+WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)
+
+
+@pytest.fixture(autouse=True)
+def _third_kind():
+    with third_kind():
+        yield
+
+
+@pytest.fixture
+def device(tmp_path, monkeypatch):
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
+    return make_device(tmp_path / "root")
+
+
+def build(device: Device, release: str, *, worker=(sys.executable, "-c", WORKER)):
+    return build_for_release(Builder(device=device, deadline_s=60, stop=threading.Event(), worker=worker), release)
+
+
+def serve(device, release):
+    """Run a release to the end of its clip; return its messages and the report of the run."""
+    pipeline, deployed = open_release(device.layout.release(release))
+    parts = build_parts(pipeline, deployed=deployed)
+    report = Service(parts).run(threading.Event(), duration_s=60)
+    lines = Path(pipeline.config.publish.jsonl).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines], report
+
+
+@pytest.mark.parametrize(
+    ("engine", "named"),
+    [({}, "auto"), ({"kind": "onnxruntime", "optimize": False}, "onnxruntime")],
+    ids=["auto", "by its name"],
+)
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_a_release_is_built_proven_and_served_by_it(device, tmp_path, engine, named, precision):
+    release = deployable(
+        device,
+        tmp_path / "source",
+        precision=precision,
+        golden=WIDE,
+        pipeline={"engine": engine},
+        engine={"kind": named, "max_batch": 1, "input": [96, 96]},
+    )
+
+    built = build(device, release)
+
+    assert built.golden["passed"]
+    assert built.record.inputs.kind == "onnxruntime"
+    assert built.record.line == f"onnxruntime {precision}, session: there is one way only"
+    assert (device.layout.engine(built.key) / "model.plan").read_bytes().startswith(b"ONNX Runtime plan\n")
+    assert problem_of(device, release) is None
+    messages, report = serve(device, release)
+    assert (report.engine.split()[0], report.precision.value) == ("onnxruntime", precision)
+    assert report.inferred == 30
+    assert report.is_balanced
+    detections = [one for one in messages if one["schema"] == "edge.detections/1"]
+    assert {one["model"]["precision"] for one in detections} == {precision}
+
+
+def test_it_is_asked_for_the_memory_that_a_build_takes(device, tmp_path):
+    release = deployable(device, tmp_path / "source", engine={"kind": "onnxruntime", "max_batch": 1, "input": [96, 96]})
+    model = (device.layout.release(release) / "model.onnx").stat().st_size
+
+    need = need_of(require_files(device, release), device)
+
+    assert need.build_memory_bytes == 256 * 1024**2 + 8 * model + 64 * 96 * 96
+
+
+def test_an_engine_of_a_kind_that_is_gone_is_another_system_s_and_is_built_anew(device, tmp_path, monkeypatch):
+    release = deployable(device, tmp_path / "source")
+    build(device, release)
+
+    monkeypatch.setattr(edge.engine, "__path__", [path for path in edge.engine.__path__ if path != str(FOLDER)])
+
+    assert problem_of(device, release).code == "device.engine.changed"
+    worker = (sys.executable, "-m", "edge.runtime.engine_worker")
+    assert build(device, release, worker=worker).record.inputs.kind == "openvino"
+    assert problem_of(device, release) is None
+
+
+def test_a_plan_that_it_does_not_load_ends_the_start_with_what_to_do(device, tmp_path):
+    release = deployable(device, tmp_path / "source")
+    build(device, release)
+    pipeline, deployed = open_release(device.layout.release(release))
+    object.__setattr__(deployed, "plan", b"of another device")
+
+    with pytest.raises(EngineError, match=r"engine [0-9a-f]{12} cannot be loaded: .*no plan.*built again by itself"):
+        build_parts(pipeline, deployed=deployed)
+
+
+def test_auto_takes_the_highest_rank_and_doctor_says_so():
+    assert list(kinds())[-1] == "openvino"
+    assert choose_kind("auto").facts.name == "onnxruntime"
+
+    found = {one.name: one for one in examine()}
+
+    assert found["engine"].detail.startswith("auto is onnxruntime: ")
+    assert found["onnxruntime"].is_there
+    assert found["openvino"].is_there
+
+
+def test_without_its_library_it_is_passed_over_and_why_is_kept(monkeypatch):
+    monkeypatch.setattr("edge.engine.onnxruntime.facts.importlib.util.find_spec", lambda name: None)
+
+    with pytest.raises(ConfigError, match=r"nothing runs here: .*not onnxruntime, ONNX Runtime is not installed: pip"):
+        choose_kind("auto")

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -21,7 +21,17 @@ from edge.model.qdq.insert import QdqModel
 from edge.protocols import ActivationEngine, Engine
 from edge.types import ModelSpec, Precision
 
-__all__ = ["BuildRequest", "EngineKind", "Finding", "LayerProfiler", "ModelForms", "Plan", "QdqForm", "load_kind"]
+__all__ = [
+    "BuildRequest",
+    "CalibratingKind",
+    "EngineKind",
+    "Finding",
+    "LayerProfiler",
+    "ModelForms",
+    "Plan",
+    "QdqForm",
+    "load_kind",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +195,44 @@ class EngineKind(Protocol):
 
     def examine(self) -> Iterator[Finding]:
         """Yield what of this kind is installed, which route a build takes and why, what is known bad; for doctor."""
+        ...
+
+
+@runtime_checkable
+class CalibratingKind(Protocol):
+    """A kind whose library finds ranges itself and writes them as a TensorRT calibration cache."""
+
+    @property
+    def calibrators(self) -> tuple[str, ...]:
+        """Those that a library of this kind may have, as `--calibrator` names them, whatever is installed here."""
+        ...
+
+    def calibrator_cache(
+        self,
+        model: ModelForms,
+        calibrator: str,
+        batches: Iterator[NDArray[np.uint8]],
+        *,
+        quantile: float | None = None,
+        cutoff: float | None = None,
+        on_progress: Callable[[str, float], None] = ...,
+    ) -> bytes:
+        """Return the calibration cache that a calibrator of the library writes of the float model.
+
+        Args:
+            model: its `float_model` is looked at; tensors of the cache have the names of the ONNX file.
+            calibrator: one of `calibrators`.
+            batches: uint8 (B, H, W, 3) RGB canvases, letterboxed; one B for all of them, that of the model where it is
+                fixed. Drawn one by one, and not kept. What it raises comes out as it is, also through a callback of
+                the library.
+            quantile: 0 to 1, of a calibrator that cuts at one; None for others.
+            cutoff: 0 to 1, the regression cutoff of such a calibrator; None for others.
+            on_progress: is told a phase beside the batches, and how much of it is done, 0 to 1.
+
+        Raises:
+            EngineError: if the library is not here, has no such calibrator or cannot run, saying how to get one that
+                does; or if it wrote no cache.
+        """
         ...
 
 

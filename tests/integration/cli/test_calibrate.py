@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import io
 import json
-import logging
 import os
 import shutil
 import signal
@@ -118,13 +117,10 @@ def place(origin, tmp_path):
 def command(*arguments, expected=0):
     """Run `edge-deploy` in this process, as its entry point does; a process of its own takes most of a second."""
     out, err = io.StringIO(), io.StringIO()
-    log = logging.getLogger("edge")
-    level = log.level
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         patch.setattr(sys, "argv", ["edge-deploy", *map(str, arguments)])
         with pytest.raises(SystemExit) as caught:
             run_command(edge_deploy)
-    log.setLevel(level)  # the command has set it for its process, which here runs all tests to come
     done = subprocess.CompletedProcess(arguments, caught.value.code, out.getvalue(), err.getvalue())
     assert done.returncode == expected, done.stdout + done.stderr
     assert "Traceback" not in done.stderr

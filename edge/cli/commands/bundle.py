@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from edge.cli.lazy import verbosity_option
+from edge.cli.options import golden_limit_option
 from edge.errors import ConfigError
 
 if TYPE_CHECKING:
+    from edge.bundle.manifest import GoldenLimits
     from edge.deploy.bundling.bundle import Bundled
 
 __all__ = ["bundle"]
@@ -59,6 +61,7 @@ Examples:
     metavar="DIR",
     help="The images that the table was made from: leaves them out of the golden frames, for sure.",
 )
+@golden_limit_option
 @click.option("--no-golden", is_flag=True, help="Prove nothing; only a device with allow_unproven = true takes it.")
 @click.option("--channel", default="stable", show_default=True, help="Devices count sequences per channel.")
 @click.option("--sequence", type=click.IntRange(0, 2**53), help="Default: the time in seconds.")
@@ -76,6 +79,7 @@ def bundle(
     key: Path | None,
     golden: Path | None,
     calibrated_on: Path | None,
+    golden_limits: GoldenLimits | None,
     no_golden: bool,
     channel: str,
     sequence: int | None,
@@ -95,11 +99,12 @@ def bundle(
     The same inputs give the same release, and with SOURCE_DATE_EPOCH the same bytes, signature included (Ed25519, RSA).
     Private keys and credentials are never bundled.
     """
+    from edge.bundle.manifest import GoldenLimits
     from edge.cli.output import echo_json
     from edge.deploy.bundling.bundle import BundleOptions, make_bundle
 
-    if no_golden and (golden is not None or calibrated_on is not None):
-        raise click.UsageError("--no-golden contradicts --golden and --calibrated-on; leave one out")
+    if no_golden and any(one is not None for one in (golden, calibrated_on, golden_limits)):
+        raise click.UsageError("--no-golden contradicts --golden, --calibrated-on and --golden-limit; leave one out")
     made = make_bundle(
         BundleOptions(
             pipeline=pipeline,
@@ -108,6 +113,7 @@ def bundle(
             key=key,
             golden=golden,
             has_golden=not no_golden,
+            golden_limits=golden_limits or GoldenLimits(),
             calibration_images=calibrated_on,
             channel=channel,
             sequence=sequence,

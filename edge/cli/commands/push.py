@@ -10,10 +10,11 @@ import click
 
 from edge.cli.fleet import max_parallel_option, targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
-from edge.cli.options import SECONDS
+from edge.cli.options import SECONDS, golden_limit_option
 
 if TYPE_CHECKING:
     from edge.bundle.folder import Bundle
+    from edge.bundle.manifest import GoldenLimits
 
 __all__ = ["push"]
 
@@ -52,6 +53,7 @@ Examples:
     metavar="DIR",
     help="Images to prove a pipeline's bundle on. Default: frames of its clips.",
 )
+@golden_limit_option
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON Lines.")
 @verbosity_option
 def push(
@@ -68,6 +70,7 @@ def push(
     retry_bad: bool,
     key: Path | None,
     golden: Path | None,
+    golden_limits: GoldenLimits | None,
     as_json: bool,
 ) -> int:
     """Bring a release onto devices: sent, built and proven there, switched, judged, and undone if it is bad.
@@ -82,7 +85,7 @@ def push(
     if detach and confirm:
         raise click.UsageError("--detach leaves before there is anything to confirm; leave one of them out")
     chosen = choose(words, targets_path)
-    bundle = _bundle_of(what, key=key, golden=golden)
+    bundle = _bundle_of(what, key=key, golden=golden, limits=golden_limits)
     options = PushOptions(
         is_plan=is_plan,
         detach=detach,
@@ -102,18 +105,24 @@ def push(
     return result.exit_code
 
 
-def _bundle_of(what: Path, *, key: Path | None, golden: Path | None) -> Bundle:
+def _bundle_of(what: Path, *, key: Path | None, golden: Path | None, limits: GoldenLimits | None) -> Bundle:
     from edge.bundle.folder import open_bundle
+    from edge.bundle.manifest import GoldenLimits
 
     if what.is_dir():
-        if key is not None or golden is not None:
-            raise click.UsageError(f"{what} is a bundle already; --key and --golden are for a pipeline")
+        if any(one is not None for one in (key, golden, limits)):
+            raise click.UsageError(f"{what} is a bundle already; --key, --golden, --golden-limit are for a pipeline")
         return open_bundle(what)
     from edge.deploy.bundling.bundle import BundleOptions, make_bundle
 
     made = make_bundle(
         BundleOptions(
-            pipeline=what, out=Path("out/bundles"), created_at=datetime.now(timezone.utc), key=key, golden=golden
+            pipeline=what,
+            out=Path("out/bundles"),
+            created_at=datetime.now(timezone.utc),
+            key=key,
+            golden=golden,
+            golden_limits=limits or GoldenLimits(),
         ),
         on_step=lambda name: click.echo(f"{name} ...", err=True),
     )

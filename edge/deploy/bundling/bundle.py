@@ -7,7 +7,7 @@ import importlib.metadata
 import re
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,7 @@ class BundleOptions:
         key: SSH key; None: the first of ~/.ssh.
         golden: folder of images; None: frames of the pipeline's clips.
         has_golden: False: without golden frames, which only a device that says so takes.
+        golden_limits: what has to hold on them, here and on the device.
         calibration_images: the folder that the table was made from, to leave those out for sure.
         sequence: None: `created_at` in seconds, or one more than a newer bundle in `out` has.
         expires_days: None: never.
@@ -72,6 +73,7 @@ class BundleOptions:
     key: Path | None = None
     golden: Path | None = None
     has_golden: bool = True
+    golden_limits: GoldenLimits = field(default_factory=GoldenLimits)
     calibration_images: Path | None = None
     channel: str = "stable"
     sequence: int | None = None
@@ -183,7 +185,7 @@ def _golden(
     candidates = find_candidates(
         pipeline, forms.spec, table, folder=options.golden, calibration_images=options.calibration_images
     )
-    return make_golden(pipeline, forms, precision, candidates, folder=folder)
+    return make_golden(pipeline, forms, precision, candidates, folder=folder, limits=options.golden_limits)
 
 
 def _add_golden(contents: Contents, golden: Golden) -> None:
@@ -268,7 +270,7 @@ def _manifest(
             "preprocess_sha256": spec.preprocess.sha256,
         },
         calibration=_evidence(table),
-        golden=GoldenLimits() if golden is None else golden.limits,
+        golden=options.golden_limits if golden is None else golden.limits,
         golden_frames=GoldenFrames.NONE if golden is None else golden.proof,
         files=tuple(_file(path, contents) for path in sorted(contents.entries)),
         made_by=f"edge-deploy {__version__}",

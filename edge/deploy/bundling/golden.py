@@ -59,6 +59,7 @@ def make_golden(
     candidates: Candidates,
     *,
     folder: Path,
+    limits: GoldenLimits,
     on_image: Callable[[], None] = lambda: None,
 ) -> Golden:
     """Return the golden frames of a release, which it has passed here.
@@ -69,6 +70,7 @@ def make_golden(
         precision: what the release runs in.
         candidates: pictures to choose from.
         folder: where the chosen pictures are written to.
+        limits: what has to hold here and on the device.
         on_image: called after each picture.
 
     Raises:
@@ -79,7 +81,6 @@ def make_golden(
     spec, sure = forms.spec, max(_SURE_SCORE, pipeline.config.model.score_threshold)
     detector = detector_of(pipeline, spec, score_threshold=floor_of(sure))
     engine_name, chosen = _choose(forms, detector, candidates, sure=sure, on_image=on_image)
-    limits = GoldenLimits()
     found = _run_release(pipeline, forms, precision, detector, [one.canvas for one in chosen])
     score = compare_golden([one.found for one in chosen], found, sure_score=sure, limits=limits)
     if not score.is_passed:

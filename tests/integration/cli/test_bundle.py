@@ -182,10 +182,30 @@ def test_int8_without_a_table_is_refused(place, tmp_path):
         (("--tensorrt", "ten"), "expected two versions"),
         (("--golden", "none"), "expected a folder of images"),
         (("--no-golden", "--golden", "x"), "contradicts"),
+        (("--no-golden", "--golden-limit", "recall=0.9"), "contradicts"),
+        (("--golden-limit", "map=0.9"), "expected one of recall, extra, iou, score-error"),
+        (("--golden-limit", "recall"), "expected a number from 0 to 1"),
+        (("--golden-limit", "recall=1.5"), "golden.min_recall"),
+        (("--golden-limit", "recall=nan"), "golden.min_recall"),
+        (("--golden-limit", "recall=1", "--golden-limit", "recall=0.5"), "recall is given twice"),
     ],
 )
 def test_a_wrong_option_is_explained(place, tmp_path, options, told):
     assert told in bundle(place, "-o", tmp_path, *options, expected=2).stderr
+
+
+def test_limits_that_are_given_hold_here_and_on_the_device(place, tmp_path):
+    named = ("--golden", place / "golden", "--golden-limit", "recall=0.97", "--golden-limit", "score-error=0.05")
+    told = json.loads(bundle(place, "-o", tmp_path, *named, "--json").stdout)
+
+    limits = open_bundle(Path(told["bundle"])).manifest.golden
+    assert (limits.min_recall, limits.max_extra, limits.min_iou) == (0.97, 0.05, 0.5)
+    assert limits.max_score_error <= 0.05
+
+    strict = (*named[:2], "--golden-limit", "score-error=0")
+    refused = bundle(place, "-o", tmp_path / "none", *strict, expected=2).stderr
+    assert "at most 0 expected" in refused
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_source_date_that_is_none_is_explained(place, tmp_path, monkeypatch):

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import logging
+import signal
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Begun in the background: a shell then ignores SIGINT for all that comes after. A command that a test interrupts
+    # gets the signals that a terminal would give it, because a handler of ours is not inherited.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

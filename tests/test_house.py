@@ -38,6 +38,7 @@ OWNERS = {
     "onnx": ("model/graph.py", TRAINING),
     "onnxruntime": TRAINING,
     "openvino": "engine/openvino/binding.py",
+    "tensorrt": "engine/tensorrt/binding.py",
     "packaging": "deploy/provision/requirements.py",
     "paho": "publish/mqtt/client.py",
     "pycocotools": ("evaluate/cocotools.py", TRAINING),
@@ -56,6 +57,7 @@ WHEN_USED = {
     "openvino",
     "paho",
     "pycocotools",
+    "tensorrt",
 }  # never while a module is loaded
 
 # A kind of engine is named in its own folder only: whoever else needs one asks `edge.engine.kinds`. The word also means

@@ -194,7 +194,10 @@ class EngineKind(Protocol):
         ...
 
     def examine(self) -> Iterator[Finding]:
-        """Yield what of this kind is installed, which route a build takes and why, what is known bad; for doctor."""
+        """Yield what of this kind is installed, which route a build takes and why, what is known bad; for doctor.
+
+        Also asked where the kind cannot run: what stands in its way then, beside the reason that its facts give.
+        """
         ...
 
 

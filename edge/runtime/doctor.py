@@ -64,8 +64,7 @@ def _engines() -> Iterator[Finding]:
         why_not = facts.why_not()
         if why_not is not None:
             yield Finding(name=facts.name, is_there=False, is_needed=False, detail=why_not)
-        else:
-            yield from _examined(facts.name)
+        yield from _examined(facts.name)
 
 
 def _examined(name: str) -> Iterator[Finding]:

@@ -86,8 +86,7 @@ class _OpenVino:
 
     def examine(self) -> Iterator[Finding]:
         """Yield the version, and how INT8 is computed on this CPU."""
-        if (why_not := FACTS.why_not()) is not None:
-            yield Finding(name=FACTS.name, is_there=False, is_needed=False, detail=why_not)
+        if FACTS.why_not() is not None:
             return
         yield Finding(name=FACTS.name, is_there=True, is_needed=False, detail=f"{name_and_version()} (the CPU engine)")
         why = why_int8_in_float()

@@ -1,0 +1,113 @@
+"""The only module that imports TensorRT, and only when it is used: whichever of its libraries is installed."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edge.engine.tensorrt.abilities import Abilities, abilities_of
+from edge.engine.tensorrt.facts import why_not
+from edge.engine.tensorrt.log import MessageLog
+from edge.engine.tensorrt.machine import LIBRARIES, read_machine
+from edge.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from tensorrt import (
+        Builder,
+        EngineInspector,
+        IBuilderConfig,
+        ICudaEngine,
+        IExecutionContext,
+        ILogger,
+        INetworkDefinition,
+        IOptimizationProfile,
+        ITensor,
+        OnnxParser,
+        Runtime,
+    )
+
+__all__ = [
+    "Builder",
+    "EngineInspector",
+    "IBuilderConfig",
+    "ICudaEngine",
+    "IExecutionContext",
+    "ILogger",
+    "INetworkDefinition",
+    "IOptimizationProfile",
+    "ITensor",
+    "Library",
+    "OnnxParser",
+    "Runtime",
+    "import_tensorrt",
+    "make_logger",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """An imported TensorRT.
+
+    Attributes:
+        trt: the module.
+        name: `tensorrt` or `tensorrt_rtx`.
+        version: as `10.3.0`.
+        abilities: what it offers.
+    """
+
+    trt: Any
+    name: str
+    version: str
+    abilities: Abilities
+
+    @property
+    def number(self) -> int:
+        """The version as the header of a calibration cache has it: 8.6.1 is 8601, 10.3.0 is 100300."""
+        major, minor, patch = (int(part) for part in (*self.version.split("."), "0", "0")[:3])
+        return major * (10_000 if major >= 10 else 1000) + minor * 100 + patch
+
+
+@functools.cache
+def import_tensorrt() -> Library:
+    """Return the first of `LIBRARIES` that can be imported.
+
+    Raises:
+        MissingDependencyError: if none can, with how to get one.
+    """
+    failures: list[str] = []
+    for name in LIBRARIES:
+        try:
+            trt = importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+        except (ImportError, OSError) as error:  # of the libraries below it
+            failures.append(f"{name} cannot be imported: {error}")
+            continue
+        return library_of(trt)
+    if failures:
+        raise MissingDependencyError("; ".join(failures), hint="install its libraries, of the same version, again")
+    reason = why_not(read_machine()) or "TensorRT is not installed"
+    raise MissingDependencyError(f"TensorRT is not importable: {reason}")
+
+
+def library_of(trt: Any) -> Library:
+    """Return what is known of the module `trt`."""
+    name = "tensorrt_rtx" if "rtx" in trt.__name__ else "tensorrt"
+    return Library(trt=trt, name=name, version=str(trt.__version__), abilities=abilities_of(trt))
+
+
+def make_logger(library: Library, log: MessageLog) -> ILogger:
+    """Return a logger for TensorRT that hands everything on to `log`; it has to outlive what is made with it."""
+    base: Any = library.trt.ILogger
+
+    class _Logger(base):  # type: ignore[misc]  # its base is known when the library is
+        def __init__(self) -> None:
+            base.__init__(self)  # pybind11 refuses an object whose own __init__ was not called
+
+        def log(self, severity: Any, text: str) -> None:
+            log.add(int(severity), text)
+
+    made: ILogger = _Logger()
+    return made

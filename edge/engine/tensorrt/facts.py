@@ -1,0 +1,82 @@
+"""What is known of the GPU engine before TensorRT is loaded: whether it can run here, and if not, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edge.engine.kinds import KindFacts
+from edge.engine.tensorrt.machine import Machine, read_machine
+
+__all__ = ["FACTS", "why_not"]
+
+_MIB = 1024 * 1024
+# Computed, not measured on a board: the CUDA context and TensorRT's own code, the workspace (options.py), the model in
+# the builder's copies (float, requantized, by tactic), activations of the tactics that are compared.
+_REST_BYTES = 1024 * _MIB
+_PER_MODEL_BYTE = 8
+_PER_PIXEL_BYTES = 54  # of all images of a batch
+
+
+def why_not(machine: Machine) -> str | None:
+    """Return what is missing on `machine`, with what to do; None: TensorRT can run there."""
+    if not machine.nodes:
+        if machine.is_jetson:
+            return "the GPU's device files are not here: start the container with --runtime nvidia"
+        return "this machine has no NVIDIA GPU (no /dev/nvidia0); TensorRT needs one, and its driver"
+    if machine.closed_nodes:
+        groups = ",".join(machine.missing_groups or ("video", "render"))
+        node = machine.closed_nodes[0]
+        return f"this user may not open {node}: sudo usermod -aG {groups} USER, then log in again"
+    if machine.library is None:
+        return _how_to_get(machine)
+    if not machine.has_pycuda:
+        return f"pycuda is not installed: {_how_to_get_pycuda(machine)}"
+    return None
+
+
+def _how_to_get(machine: Machine) -> str:
+    copies = machine.system_copies
+    if any(copy.python in (machine.python, "3") for copy in copies):
+        return (
+            f"TensorRT {copies[0].version} of the system is hidden from this virtual environment: "
+            "make it again with python3 -m venv --system-site-packages"
+        )
+    if copies:
+        return (
+            f"the system's TensorRT {copies[0].version} is for Python {copies[0].python}, this is {machine.python}: "
+            f"make the virtual environment with /usr/bin/python{copies[0].python} (edge-deploy needs 3.10 or newer: "
+            "JetPack 6 or 7)"
+        )
+    if machine.is_jetson:
+        return "TensorRT is not installed: sudo apt install python3-libnvinfer (it is part of JetPack)"
+    return "TensorRT is not installed: pip install tensorrt-cu12 (or, on a GeForce RTX, tensorrt-rtx)"
+
+
+def _how_to_get_pycuda(machine: Machine) -> str:
+    if machine.is_jetson:
+        return "push from a workstation with `edge-deploy provision`, which brings the wheel"
+    return "pip install pycuda (it is compiled; nvcc or the CUDA headers have to be there)"
+
+
+def _why_not() -> str | None:
+    return why_not(read_machine())
+
+
+def _versions() -> Mapping[str, str]:
+    machine = read_machine()
+    library = machine.library or "tensorrt"
+    return {
+        library: machine.libraries.get(library, "not installed"),
+        "architecture": machine.architecture,
+        "gpu": machine.gpu or "none",
+        **({} if machine.l4t is None else {"l4t": machine.l4t}),
+    }
+
+
+def _build_memory_bytes(model_bytes: int, pixels: int) -> int:
+    return _REST_BYTES + _PER_MODEL_BYTE * model_bytes + _PER_PIXEL_BYTES * pixels
+
+
+FACTS = KindFacts(
+    name="tensorrt", rank=10, why_not=_why_not, versions=_versions, build_memory_bytes=_build_memory_bytes
+)

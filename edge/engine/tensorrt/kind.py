@@ -1,0 +1,91 @@
+"""TensorRT as a kind of engine: built on the machine that runs it, in minutes, and kept as a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from edge.engine.kind import BuildRequest, EngineKind, Finding, LayerProfiler, ModelForms, Plan
+from edge.engine.tensorrt.binding import import_tensorrt
+from edge.engine.tensorrt.device import read_device
+from edge.engine.tensorrt.facts import FACTS
+from edge.engine.tensorrt.options import Options
+from edge.engine.tensorrt.plan import read_plan, require_fit
+from edge.errors import EngineError
+from edge.types import ModelSpec
+
+if TYPE_CHECKING:
+    from edge.protocols import ActivationEngine, Engine
+
+__all__ = ["KIND"]
+
+
+class _TensorRt:
+    """`edge.engine.kind.EngineKind` on an NVIDIA GPU."""
+
+    @property
+    def name(self) -> str:
+        """As in a pipeline file."""
+        return FACTS.name
+
+    @property
+    def options_type(self) -> type[msgspec.Struct]:
+        """Its keys in the `engine` section."""
+        return Options
+
+    def build(
+        self,
+        model: ModelForms,
+        request: BuildRequest,
+        *,
+        on_progress: Callable[[str, float], None] = lambda phase, share: None,
+    ) -> Plan:
+        """Return a plan for this machine's GPU."""
+        raise EngineError("TensorRT builds nothing in this version", hint="use kind: auto")
+
+    def load(self, plan: bytes, spec: ModelSpec, request: BuildRequest) -> Engine:
+        """Return the engine of a plan that was built by this TensorRT for this GPU."""
+        from edge.engine.tensorrt.engine import TensorRtEngine
+
+        header, content = read_plan(plan)
+        library = import_tensorrt()
+        require_fit(header, library, read_device())
+        return TensorRtEngine(library, content, header, spec, request)
+
+    def activations(
+        self,
+        spec: ModelSpec,
+        tensors: Sequence[str],
+        *,
+        largest_of: Collection[str] = (),
+        max_batch: int = 1,
+        content: bytes | None = None,
+    ) -> ActivationEngine:
+        """Return an engine that gives out tensors of the float network."""
+        from edge.engine.tensorrt.activations import TensorRtActivations
+
+        library = import_tensorrt()
+        read_device()
+        return TensorRtActivations(
+            library, spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch, content=content
+        )
+
+    def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:
+        """Refuse: TensorRT fuses nodes into layers of its own, whose times belong to no node of the ONNX file."""
+        raise EngineError(
+            f"{spec.name}: the times of TensorRT's fused layers belong to no node of the ONNX file",
+            hint="use trtexec --dumpProfile, or measure on the CPU engine",
+        )
+
+    def examine(self) -> Iterator[Finding]:
+        """Yield what is installed."""
+        if FACTS.why_not() is not None:
+            return
+        library, device = import_tensorrt(), read_device()
+        detail = f"{library.name} {library.version} on {device.name}"
+        yield Finding(name=FACTS.name, is_there=True, is_needed=False, detail=detail)
+
+
+KIND: EngineKind = _TensorRt()

@@ -1,0 +1,151 @@
+"""What a machine has of what TensorRT needs, read from files. Standard library only, no library is loaded."""
+
+from __future__ import annotations
+
+import grp
+import importlib.util
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["LIBRARIES", "Machine", "SystemCopy", "read_machine"]
+
+LIBRARIES = ("tensorrt", "tensorrt_rtx", "tensorrt_rtx_bindings")
+"""Import names of the libraries that this kind can run by, the one that is taken first in front."""
+
+_REAL_LIBRARY_OF = {"tensorrt": "tensorrt_bindings", "tensorrt_rtx": "tensorrt_rtx_bindings"}
+_GPU_NODES = ("dev/nvidia[0-9]*", "dev/nvgpu/igpu0/ctrl", "dev/nvhost-ctrl-gpu", "dev/nvhost-gpu", "dev/dxg")
+_GPU_GROUPS = ("video", "render")
+_VERSION = re.compile(r"""^__version__ = ["'](\d[\w.]*)["']""", re.MULTILINE)
+_L4T = re.compile(r"#\s*R(\d+)\s*\(release\),\s*REVISION:\s*([\d.]+)")
+_FIRST_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemCopy:
+    """A TensorRT among the system's packages: its version, and the Python that it is for, as `3.10`."""
+
+    version: str
+    python: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What a machine has.
+
+    Attributes:
+        architecture: as `aarch64`.
+        python: as `3.10`.
+        board: a Jetson's name; None: it is none.
+        l4t: its release, as `36.4.3`; None: no Jetson, or a container that does not show it.
+        gpus: names of discrete GPUs, as the driver tells them.
+        nodes: device files of GPUs.
+        closed_nodes: those that this user may not open.
+        libraries: versions of the libraries that can be imported, by import name.
+        system_copies: what lies among the system's packages, whether this Python sees it or not.
+        has_pycuda: whether it can be imported.
+        is_venv: whether this Python runs in a virtual environment.
+        missing_groups: `video` and `render`, where the machine has them and the user, who is not root, is not in them.
+    """
+
+    architecture: str
+    python: str
+    board: str | None = None
+    l4t: str | None = None
+    gpus: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    closed_nodes: tuple[str, ...] = ()
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    system_copies: tuple[SystemCopy, ...] = ()
+    has_pycuda: bool = False
+    is_venv: bool = False
+    missing_groups: tuple[str, ...] = ()
+
+    @property
+    def is_jetson(self) -> bool:
+        """Whether it is a Jetson, also where only its L4T release tells."""
+        return self.l4t is not None or "jetson" in (self.board or "").lower()
+
+    @property
+    def library(self) -> str | None:
+        """Import name of the library that is taken; None: there is none."""
+        return next((name for name in LIBRARIES if name in self.libraries), None)
+
+    @property
+    def gpu(self) -> str | None:
+        """What computes: the board, or the first discrete GPU."""
+        return self.board if self.is_jetson else next(iter(self.gpus), None)
+
+
+def read_machine(root: Path = Path("/")) -> Machine:
+    """Return what this machine has; `root` is where its files lie."""
+    nodes = sorted(path for pattern in _GPU_NODES for path in root.glob(pattern))
+    return Machine(
+        architecture=platform.machine(),
+        python=f"{sys.version_info.major}.{sys.version_info.minor}",
+        board=_text(root / "proc/device-tree/model").strip("\0\n ") or None,
+        l4t=_l4t(root / "etc/nv_tegra_release"),
+        gpus=tuple(_gpus(root / "proc/driver/nvidia/gpus")),
+        nodes=tuple(f"/{path.relative_to(root)}" for path in nodes),
+        closed_nodes=tuple(f"/{path.relative_to(root)}" for path in nodes if not os.access(path, os.R_OK | os.W_OK)),
+        libraries={name: version for name in LIBRARIES if (version := _version(name)) is not None},
+        system_copies=tuple(_system_copies(root / "usr/lib")),
+        has_pycuda=importlib.util.find_spec("pycuda") is not None,
+        is_venv=sys.prefix != sys.base_prefix,
+        missing_groups=() if os.geteuid() == 0 else tuple(_missing_groups()),
+    )
+
+
+def _version(name: str) -> str | None:
+    """Return the version that a package states of itself: importing it would take seconds, and memory on the GPU."""
+    if importlib.util.find_spec(name) is None:
+        return None
+    for package in (name, _REAL_LIBRARY_OF.get(name, name)):
+        spec = importlib.util.find_spec(package)
+        if spec is not None and spec.origin is not None:
+            found = _VERSION.search(_text(Path(spec.origin)))
+            if found:
+                return found[1]
+    return "unknown"
+
+
+def _system_copies(lib: Path) -> Iterator[SystemCopy]:
+    for path in sorted(lib.glob("python3*/dist-packages/tensorrt/__init__.py")):
+        found = _VERSION.search(_text(path))
+        python = path.parts[-4].removeprefix("python")
+        yield SystemCopy(version=found[1] if found else "unknown", python=python)
+
+
+def _gpus(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.glob("*/information")):
+        found = re.search(r"^Model:\s*(.+?)\s*$", _text(path), re.MULTILINE)
+        if found:
+            yield found[1]
+
+
+def _l4t(path: Path) -> str | None:
+    found = _L4T.search(_text(path))
+    return f"{found[1]}.{found[2]}" if found else None
+
+
+def _missing_groups() -> Iterator[str]:
+    mine = {*os.getgroups(), os.getegid()}
+    for name in _GPU_GROUPS:
+        try:
+            group = grp.getgrnam(name)
+        except KeyError:
+            continue
+        if group.gr_gid not in mine:
+            yield name
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_FIRST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""

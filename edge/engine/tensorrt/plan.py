@@ -1,0 +1,108 @@
+r"""What a device keeps of a TensorRT engine: a header that says what it is for, and TensorRT's own bytes behind it.
+
+    b"EDGETRT1\n" | length of the header, uint32 little-endian | header, JSON | what TensorRT serialized
+
+Of a plan of another version or GPU TensorRT says little more than that it cannot be read, and some of its releases
+crash. So the header is held against this machine before TensorRT sees a byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import msgspec
+
+from edge.engine.tensorrt.binding import Library
+from edge.engine.tensorrt.device import Device
+from edge.errors import EngineError
+
+__all__ = ["PlanHeader", "TensorInfo", "read_plan", "require_fit", "written_plan"]
+
+_MAGIC = b"EDGETRT1\n"
+_LENGTH = struct.Struct("<I")
+_REBUILD = "it is built again by itself, or: push the release again"
+
+
+class TensorInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An input or output of the engine: `shape` with -1 for a dynamic batch, `dtype` as numpy calls it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class PlanHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan is, and what it is for.
+
+    Attributes:
+        library: `tensorrt` or `tensorrt_rtx`.
+        version: of that library, to the last number: another patch does not read the plan.
+        compute_capability: of the GPU, major and minor.
+        device: its name: a GPU of the same capability and another size runs the plan, slower than one of its own.
+        precision: `int8`, `fp16` or `fp32`.
+        route: how it was built (`edge.engine.tensorrt.routes`).
+        max_batch: most rows at once.
+        batch: rows of every inference, where the model fixes them; None: 1 to `max_batch`.
+        inputs, outputs: of the engine.
+        dla_core: on which it runs; None: on the GPU.
+        sha256: of what TensorRT serialized.
+    """
+
+    library: str
+    version: str
+    compute_capability: tuple[int, int]
+    device: str
+    precision: str
+    route: str
+    max_batch: int
+    batch: int | None
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    dla_core: int | None = None
+    sha256: str = ""
+
+
+def written_plan(header: PlanHeader, content: bytes) -> bytes:
+    """Return the plan; `header.sha256` is filled in."""
+    told = msgspec.json.encode(msgspec.structs.replace(header, sha256=hashlib.sha256(content).hexdigest()))
+    return b"".join((_MAGIC, _LENGTH.pack(len(told)), told, content))
+
+
+def read_plan(plan: bytes) -> tuple[PlanHeader, bytes]:
+    """Return the header, and what TensorRT serialized.
+
+    Raises:
+        EngineError: if it is no plan of this kind, or damaged.
+    """
+    start = len(_MAGIC) + _LENGTH.size
+    if plan[: len(_MAGIC)] != _MAGIC or len(plan) < start:
+        raise EngineError("this is no plan of the tensorrt engine", hint=_REBUILD)
+    end = start + _LENGTH.unpack_from(plan, len(_MAGIC))[0]
+    try:
+        header = msgspec.json.decode(plan[start:end], type=PlanHeader)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise EngineError(f"the plan's header cannot be read: {error}", hint=_REBUILD) from error
+    content = plan[end:]
+    if hashlib.sha256(content).hexdigest() != header.sha256:
+        raise EngineError(f"the plan is damaged: its {len(content)} bytes are not what was built", hint=_REBUILD)
+    return header, content
+
+
+def require_fit(header: PlanHeader, library: Library, device: Device) -> None:
+    """Refuse a plan that another TensorRT or another GPU was to run.
+
+    Raises:
+        EngineError: naming what it was built by and what is here.
+    """
+    if (header.library, header.version) != (library.name, library.version):
+        raise EngineError(
+            f"the plan was built by {header.library} {header.version}, here is {library.name} {library.version}",
+            hint=_REBUILD,
+        )
+    if header.compute_capability != device.compute_capability or header.device != device.name:
+        built = "{} (compute capability {}.{})".format(header.device, *header.compute_capability)
+        raise EngineError(
+            f"the plan was built for {built}, here is {device.name} (compute capability {device.capability})",
+            hint=_REBUILD,
+        )

@@ -1,0 +1,99 @@
+"""Why TensorRT cannot run on a machine, and what to do: every machine that we know of, made up from files or values."""
+
+import os
+
+import pytest
+
+from edge.engine.kinds import AUTO, choose_kind, facts_of
+from edge.engine.tensorrt.facts import FACTS, why_not
+from edge.engine.tensorrt.machine import Machine, SystemCopy, read_machine
+
+ORIN = Machine(
+    architecture="aarch64",
+    python="3.10",
+    board="NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super",
+    l4t="36.4.3",
+    nodes=("/dev/nvhost-gpu",),
+    libraries={"tensorrt": "10.3.0"},
+    has_pycuda=True,
+)
+
+
+def changed(**values):
+    return Machine(**({name: getattr(ORIN, name) for name in Machine.__slots__} | values))
+
+
+def test_an_orin_with_jetpack_runs_it():
+    assert why_not(ORIN) is None
+
+
+@pytest.mark.parametrize(
+    ("machine", "told"),
+    [
+        (changed(nodes=()), "--runtime nvidia"),
+        (changed(nodes=(), board=None, l4t=None), "no NVIDIA GPU"),
+        (changed(closed_nodes=("/dev/nvhost-gpu",), missing_groups=("render",)), "usermod -aG render USER"),
+        (changed(closed_nodes=("/dev/nvhost-gpu",)), "usermod -aG video,render USER"),
+        (changed(libraries={}), "sudo apt install python3-libnvinfer"),
+        (changed(libraries={}, board=None, l4t=None), "pip install tensorrt-cu12"),
+        (
+            changed(libraries={}, system_copies=(SystemCopy(version="10.3.0", python="3.10"),)),
+            "10.3.0 of the system is hidden from this virtual environment",
+        ),
+        (
+            changed(libraries={}, system_copies=(SystemCopy(version="8.5.2.2", python="3.8"),)),
+            "is for Python 3.8, this is 3.10",
+        ),
+        (changed(has_pycuda=False), "edge-deploy provision"),
+        (changed(has_pycuda=False, board=None, l4t=None), "pip install pycuda"),
+    ],
+)
+def test_what_is_missing_is_told_with_what_to_do(machine, told):
+    assert told in why_not(machine)
+
+
+def test_a_jetson_is_read_from_its_files(tmp_path):
+    files = {
+        "proc/device-tree/model": "NVIDIA Jetson Orin NX Engineering Reference Developer Kit\0",
+        "etc/nv_tegra_release": "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic\n",
+        "dev/nvhost-gpu": "",
+        "usr/lib/python3.10/dist-packages/tensorrt/__init__.py": '# x\n__version__ = "10.3.0"\n',
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    machine = read_machine(tmp_path)
+    assert machine.is_jetson
+    assert machine.gpu == "NVIDIA Jetson Orin NX Engineering Reference Developer Kit"
+    assert (machine.l4t, machine.nodes) == ("36.4.3", ("/dev/nvhost-gpu",))
+    assert machine.system_copies == (SystemCopy(version="10.3.0", python="3.10"),)
+
+
+def test_a_workstation_is_read_from_its_files(tmp_path):
+    information = tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0/information"
+    information.parent.mkdir(parents=True)
+    information.write_text("Model: \t\t NVIDIA GeForce RTX 4070\nIRQ:   \t\t 130\n")
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidia0").touch()
+    (tmp_path / "dev/nvidiactl").touch()
+    machine = read_machine(tmp_path)
+    assert not machine.is_jetson
+    assert machine.gpu == "NVIDIA GeForce RTX 4070"
+    assert machine.nodes == ("/dev/nvidia0",)
+
+
+def test_the_version_is_read_without_loading_the_library(tmp_path, monkeypatch):
+    package = tmp_path / "tensorrt"
+    package.mkdir()
+    (package / "__init__.py").write_text('raise SystemExit("loaded")\n__version__ = "10.3.0"\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    assert read_machine(tmp_path).libraries["tensorrt"] == "10.3.0"
+    assert facts_of("tensorrt").versions()["tensorrt"] == "10.3.0"
+
+
+@pytest.mark.skipif(os.path.exists("/dev/nvidia0") or os.path.exists("/dev/nvhost-gpu"), reason="there is a GPU")
+def test_auto_passes_it_over_where_there_is_no_gpu_and_says_so():
+    choice = choose_kind(AUTO)
+    assert choice.facts.name != FACTS.name
+    assert "not tensorrt, this machine has no NVIDIA GPU" in choice.reason

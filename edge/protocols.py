@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.types import Frame, Preprocess, SourceCounts, StreamId
+from edge.types import EngineOutput, Frame, Preprocess, SourceCounts, StreamId
 
 __all__ = ["ActivationEngine", "Engine", "FrameSource", "Message", "Publisher", "Runner"]
 
@@ -66,8 +66,12 @@ class Runner(Protocol[T_co]):
         ...
 
 
-class Engine(Runner[NDArray[np.float32]], Protocol):
-    """Runs a model; `wait` returns its raw output, float32 (count, ...)."""
+class Engine(Runner[EngineOutput], Protocol):
+    """Runs a model; `wait` returns its raw output, float32 (count, ...), or the candidates of it.
+
+    Which of the two may change from batch to batch, and `edge.vision` reads the same detections out of both. Only an
+    engine that was made with a score threshold (`edge.engine.kind.BuildRequest`) gives candidates.
+    """
 
 
 class ActivationEngine(Runner[Mapping[str, NDArray[np.float32]]], Protocol):

@@ -13,16 +13,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NewType
+from typing import Any, NewType, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "CandidateRows",
     "ClockSource",
     "ColourOrder",
     "Detections",
     "DropReason",
+    "EngineOutput",
     "Frame",
     "FrameHeader",
     "FrameResult",
@@ -214,6 +216,40 @@ class Frame:
     header: FrameHeader
     letterbox: Letterbox
     image: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateRows:
+    """The cells of a batch's raw output that can hold a detection, as they are in it; M of them, C values each.
+
+    At least every cell whose best score is above `score_threshold`, in the order of `row`, then `cell`.
+
+    Attributes:
+        row: int64 (M,), which frame of the batch.
+        cell: int64 (M,), which cell or anchor of the output.
+        values: float32 (M, C), what the raw output holds of the cell.
+        score_threshold: nothing can be said of cells at or below it.
+    """
+
+    row: NDArray[np.int64]
+    cell: NDArray[np.int64]
+    values: NDArray[np.float32]
+    score_threshold: float
+
+    def __post_init__(self) -> None:
+        count = len(self.values)
+        if self.values.ndim != 2 or self.row.shape != (count,) or self.cell.shape != (count,):
+            raise ValueError(
+                f"expected row (M,), cell (M,), values (M, C); "
+                f"got {self.row.shape}, {self.cell.shape}, {self.values.shape}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+EngineOutput: TypeAlias = NDArray[np.float32] | CandidateRows
+"""What an engine gives of a batch: the model's raw output, float32 (count, ...), or its candidates alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,6 +164,7 @@ class _Maker:
             precision=precision,
             max_batch=max_batch_of(self.pipeline),
             options=self._options,
+            score_threshold=None if self.gate is None else self.gate.detector.score_threshold,
             cache_folder=self._cache,
         )
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edge.protocols import Engine
 from edge.runtime.batcher import Batch, Batcher
 from edge.runtime.counters import Counters
-from edge.types import Detections, DropReason, FrameResult, StageTimes, StreamId
+from edge.types import Detections, DropReason, EngineOutput, FrameResult, StageTimes, StreamId
 from edge.vision.detect import Detector, select_classes
 
 __all__ = ["Inference", "InferenceLoop"]
@@ -100,9 +100,7 @@ class InferenceLoop:
     def _has_more(self) -> bool:
         return not self._batcher.is_drained
 
-    def _read_out(
-        self, batch: Batch, output: NDArray[np.float32], *, infer_ns: int, since_ns: int
-    ) -> list[FrameResult]:
+    def _read_out(self, batch: Batch, output: EngineOutput, *, infer_ns: int, since_ns: int) -> list[FrameResult]:
         found = self._inference.detector.detect(output, [row.letterbox for row in batch.rows])
         post_ns = time.monotonic_ns() - since_ns
         return [

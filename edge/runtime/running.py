@@ -58,7 +58,12 @@ def start_engine(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed | None)
 def _build(pipeline: Pipeline, spec: ModelSpec) -> Running:
     arithmetic, chosen = choose_arithmetic(pipeline, spec), choose_engine(pipeline)
     _log.info("engine kind=%s reason=%s", chosen.kind, chosen.reason)
-    request = BuildRequest(precision=arithmetic.precision, max_batch=max_batch_of(pipeline), options=chosen.options)
+    request = BuildRequest(
+        precision=arithmetic.precision,
+        max_batch=max_batch_of(pipeline),
+        options=chosen.options,
+        score_threshold=pipeline.config.model.score_threshold,
+    )
     return Running(
         engine=build_and_load(load_kind(chosen.kind), Forms(spec, arithmetic.table), request),
         kind=chosen.kind,
@@ -72,7 +77,10 @@ def _load(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed) -> Running:
     record = deployed.record
     require_same_inputs(record.inputs, pipeline, spec)
     request = BuildRequest(
-        precision=deployed.precision, max_batch=max_batch_of(pipeline), options=choose_engine(pipeline).options
+        precision=deployed.precision,
+        max_batch=max_batch_of(pipeline),
+        options=choose_engine(pipeline).options,
+        score_threshold=pipeline.config.model.score_threshold,
     )
     try:
         engine = load_kind(record.inputs.kind).load(deployed.plan, spec, request)

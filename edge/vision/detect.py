@@ -1,4 +1,4 @@
-"""From the raw output of a batch to the detections of each frame: decode, suppress, undo the letterbox."""
+"""From what an engine gives of a batch to the detections of each frame: decode, suppress, undo the letterbox."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.types import Detections, HeadFamily, Letterbox
+from edge.types import Detections, EngineOutput, HeadFamily, Letterbox
 from edge.vision.heads import Candidates, Head, decode
 from edge.vision.letterbox import source_from_canvas_xyxy
 from edge.vision.nms import kept_by_nms
@@ -20,18 +20,18 @@ _MAX_CLASSES = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
-    """Reads detections out of a head's raw output; pure, so that evaluation and service share it."""
+    """Reads detections out of a head's output; pure, so that evaluation and service share it."""
 
     head: Head
     score_threshold: float
     iou_threshold: float
     max_detections: int
 
-    def detect(self, output: NDArray[np.float32], letterboxes: Sequence[Letterbox]) -> list[Detections]:
+    def detect(self, output: EngineOutput, letterboxes: Sequence[Letterbox]) -> list[Detections]:
         """Return the detections of each frame, in pixels of its source, highest score first.
 
         Args:
-            output: float32 (B, ...), raw output of the model.
+            output: of the engine, of B frames.
             letterboxes: of the B frames.
         """
         found = self._suppress(decode(output, self.head, score_threshold=self.score_threshold))

@@ -6,6 +6,8 @@ Layouts, for a batch of B, A cells or anchors and K classes (see `edge.types.Hea
     yolov8    (B, 4+K, A)   cx cy w h in canvas pixels, K scores
     yolov10   (B, A, 6)     x1 y1 x2 y2 in canvas pixels, score, class_id
     yolox     (B, A, 5+K)   cx cy as offset in cells, log w h in cells, objectness, K scores
+
+An engine may have picked the cells out already (`edge.types.CandidateRows`); the rest is the same.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.types import HeadFamily, ImageSize
+from edge.errors import TensorMismatchError
+from edge.types import CandidateRows, EngineOutput, HeadFamily, ImageSize
 
 __all__ = ["Candidates", "Head", "cells_of", "decode", "xyxy_from_cxcywh"]
 
@@ -67,13 +70,20 @@ class Candidates:
         )
 
 
-def decode(output: FloatArray, head: Head, *, score_threshold: float) -> Candidates:
+def decode(output: EngineOutput, head: Head, *, score_threshold: float) -> Candidates:
     """Return every box whose score is above `score_threshold`: its best class, or each class where `head` says so.
 
     Args:
-        output: float32, one of the layouts above.
+        output: float32, one of the layouts above, or the cells of it that can be above `score_threshold`.
+
+    Raises:
+        TensorMismatchError: if cells above `score_threshold` were left out of `output`.
     """
-    return _DECODERS[head.family](output, head, score_threshold)
+    if isinstance(output, CandidateRows):
+        found = _of_candidates(output, head.family, score_threshold)
+    else:
+        found = _cells_above(output, head.family, score_threshold)
+    return _DECODERS[head.family](found, head, score_threshold)
 
 
 def xyxy_from_cxcywh(cxcywh: FloatArray) -> FloatArray:
@@ -94,47 +104,69 @@ def cells_of(size: ImageSize, strides: tuple[int, ...]) -> tuple[FloatArray, Flo
     return np.concatenate(corners).astype(np.float32), np.concatenate(scales).astype(np.float32)
 
 
-def _decode_yolov5(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
-    row, cell, box, score, class_id = _with_objectness(output, head, score_threshold)
-    return Candidates(row=row, cell=cell, xyxy=xyxy_from_cxcywh(box), score=score, class_id=class_id)
+def _cells_above(output: FloatArray, family: HeadFamily, score_threshold: float) -> CandidateRows:
+    """Return the cells that can be above the threshold: by their objectness, or by the classes where there is none."""
+    if family is HeadFamily.YOLOV8:
+        # Over the planes of the classes, which lie one after the other in memory: no transposed copy is made.
+        row, cell = np.nonzero(output[:, 4:].max(axis=1) > score_threshold)
+        values = output[row, :, cell]
+    else:
+        # A score is at most the objectness (or is it): that alone already rules most cells out.
+        row, cell = np.nonzero(output[:, :, 4] > score_threshold)
+        values = output[row, cell]
+    return CandidateRows(row=row, cell=cell, values=values, score_threshold=score_threshold)
 
 
-def _decode_yolox(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
-    row, cell, box, score, class_id = _with_objectness(output, head, score_threshold)
+def _of_candidates(found: CandidateRows, family: HeadFamily, score_threshold: float) -> CandidateRows:
+    """Return the cells that `_cells_above` would have found in the whole output."""
+    if score_threshold < found.score_threshold:
+        raise TensorMismatchError(
+            f"detections above {score_threshold:g} are wanted of an engine that keeps those above "
+            f"{found.score_threshold:g} only"
+        )
+    as_output = found.values.T[None] if family is HeadFamily.YOLOV8 else found.values[None]
+    kept = _cells_above(as_output, family, score_threshold)
+    return CandidateRows(
+        row=found.row[kept.cell], cell=found.cell[kept.cell], values=kept.values, score_threshold=score_threshold
+    )
+
+
+def _decode_yolov5(found: CandidateRows, head: Head, score_threshold: float) -> Candidates:
+    index, score, class_id = _with_objectness(found.values, head, score_threshold)
+    xyxy = xyxy_from_cxcywh(found.values[index, :4])
+    return Candidates(row=found.row[index], cell=found.cell[index], xyxy=xyxy, score=score, class_id=class_id)
+
+
+def _decode_yolox(found: CandidateRows, head: Head, score_threshold: float) -> Candidates:
+    index, score, class_id = _with_objectness(found.values, head, score_threshold)
+    box, cell = found.values[index, :4], found.cell[index]
     corner, stride = cells_of(head.size, head.strides)
     # Source: YOLOX paper, section 2.1 (anchor-free head): centre = (offset + cell) * stride, size = exp(raw) * stride.
     centre = (box[:, :2] + corner[cell]) * stride[cell]
     size = np.exp(box[:, 2:]) * stride[cell]
     xyxy = xyxy_from_cxcywh(np.concatenate([centre, size], axis=1))
-    return Candidates(row=row, cell=cell, xyxy=xyxy, score=score, class_id=class_id)
+    return Candidates(row=found.row[index], cell=cell, xyxy=xyxy, score=score, class_id=class_id)
 
 
-def _decode_yolov8(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
-    # Over the planes of the classes, which lie one after the other in memory: no transposed copy is made.
-    row, cell = np.nonzero(output[:, 4:].max(axis=1) > score_threshold)
-    chosen = output[row, :, cell]
-    index, class_id = _classes(chosen[:, 4:], head, score_threshold)
-    score = chosen[index, 4 + class_id]
-    xyxy = xyxy_from_cxcywh(chosen[index, :4])
-    return Candidates(row=row[index], cell=cell[index], xyxy=xyxy, score=score, class_id=class_id)
+def _decode_yolov8(found: CandidateRows, head: Head, score_threshold: float) -> Candidates:
+    index, class_id = _classes(found.values[:, 4:], head, score_threshold)
+    score = found.values[index, 4 + class_id]
+    xyxy = xyxy_from_cxcywh(found.values[index, :4])
+    return Candidates(row=found.row[index], cell=found.cell[index], xyxy=xyxy, score=score, class_id=class_id)
 
 
-def _decode_yolov10(output: FloatArray, head: Head, score_threshold: float) -> Candidates:
-    row, cell = np.nonzero(output[:, :, 4] > score_threshold)
-    chosen = output[row, cell]
-    class_id = chosen[:, 5].astype(np.int32)
-    return Candidates(row=row, cell=cell, xyxy=chosen[:, :4], score=chosen[:, 4], class_id=class_id)
+def _decode_yolov10(found: CandidateRows, head: Head, score_threshold: float) -> Candidates:
+    values = found.values
+    class_id = values[:, 5].astype(np.int32)
+    return Candidates(row=found.row, cell=found.cell, xyxy=values[:, :4], score=values[:, 4], class_id=class_id)
 
 
 def _with_objectness(
-    output: FloatArray, head: Head, score_threshold: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray, FloatArray, NDArray[np.int32]]:
-    # A score is objectness times class score, both at most 1: objectness alone already rules most cells out.
-    row, cell = np.nonzero(output[:, :, 4] > score_threshold)
-    chosen = output[row, cell]
-    scores = chosen[:, 5:] * chosen[:, 4:5]
+    values: FloatArray, head: Head, score_threshold: float
+) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.int32]]:
+    scores = values[:, 5:] * values[:, 4:5]
     index, class_id = _classes(scores, head, score_threshold)
-    return row[index], cell[index], chosen[index, :4], scores[index, class_id], class_id
+    return index, scores[index, class_id], class_id
 
 
 def _classes(scores: FloatArray, head: Head, score_threshold: float) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -147,7 +179,7 @@ def _classes(scores: FloatArray, head: Head, score_threshold: float) -> tuple[ND
     return kept, best[kept].astype(np.int32)
 
 
-_DECODERS: dict[HeadFamily, Callable[[FloatArray, Head, float], Candidates]] = {
+_DECODERS: dict[HeadFamily, Callable[[CandidateRows, Head, float], Candidates]] = {
     HeadFamily.YOLOV5: _decode_yolov5,
     HeadFamily.YOLOV8: _decode_yolov8,
     HeadFamily.YOLOV10: _decode_yolov10,

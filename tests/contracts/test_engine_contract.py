@@ -9,7 +9,9 @@ from edge.engine.kind import BuildRequest, load_kind
 from edge.errors import EngineError, TensorMismatchError
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
-from edge.types import Precision
+from edge.types import CandidateRows, Letterbox, Precision
+from edge.vision.detect import Detector
+from edge.vision.heads import Head
 from tests.support import models
 from tests.support.engines import kinds_that_run, third_kind
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
@@ -25,14 +27,15 @@ def _third_kind():
         yield
 
 
-def request_of(name, rows):
+def request_of(name, rows, score_threshold=None):
     kind = load_kind(name.partition("-")[0])
     options = kind.options_type(**OPTIONS.get(name, {}))
-    return kind, BuildRequest(precision=Precision.FP32, max_batch=rows, options=options)
+    request = BuildRequest(precision=Precision.FP32, max_batch=rows, options=options, score_threshold=score_threshold)
+    return kind, request
 
 
-def make(name, spec, rows):
-    kind, request = request_of(name, rows)
+def make(name, spec, rows, score_threshold=None):
+    kind, request = request_of(name, rows, score_threshold)
     return kind.load(kind.build(Forms(spec), request).data, spec, request)
 
 
@@ -131,6 +134,47 @@ def test_mean_and_std_are_applied(name, spec):
 
     assert_close(spec, engine.wait(0), reference(changed, images))
     engine.close()
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_candidates_or_raw_the_detections_are_the_same(name, spec):
+    images = pictures(spec, 7)
+    whole = reference(spec, images)
+    best = best_scores(spec, whole[:2])
+    gap = int(np.argmax(np.diff(best)))  # between two scores that lie far apart, so that rounding moves none over it
+    threshold = float(best[gap : gap + 2].mean())
+    engine = make(name, spec, 3, score_threshold=threshold)
+    engine.canvases[1][:] = images
+    engine.start(1, 2)
+
+    output = engine.wait(1)
+
+    for wanted in (threshold, (1 + threshold) / 2):
+        for got, expected in zip(detect(spec, output, wanted), detect(spec, whole[:2], wanted), strict=True):
+            np.testing.assert_array_equal(got.class_id, expected.class_id)
+            np.testing.assert_allclose(got.score, expected.score, rtol=1e-3)
+            np.testing.assert_allclose(got.xyxy, expected.xyxy, rtol=1e-3, atol=0.05)
+    if isinstance(output, CandidateRows):
+        assert len(output) == len(best) - gap - 1
+        assert (np.diff(output.row * whole.size + output.cell) > 0).all()
+    engine.close()
+
+
+def best_scores(spec, output):
+    """Best score of each cell, ascending."""
+    cells = output.transpose(0, 2, 1) if spec.family.value == "yolov8" else output
+    first = {"yolov8": 4, "yolov10": 4}.get(spec.family.value, 5)
+    scores = cells[..., 4:5] if spec.family.value == "yolov10" else cells[..., first:]
+    return np.sort((scores.max(axis=-1) * (cells[..., 4] if first == 5 else 1)).ravel())
+
+
+def detect(spec, output, score_threshold):
+    size = spec.preprocess.size
+    head = Head(family=spec.family, size=size, strides=spec.strides)
+    detector = Detector(head=head, score_threshold=score_threshold, iou_threshold=0.5, max_detections=300)
+    canvas = Letterbox(source=size, fitted=size, canvas=size, pad_left=0, pad_top=0)
+    with np.errstate(over="ignore", invalid="ignore"):  # the weights are random: boxes may be infinitely large
+        return detector.detect(output, [canvas] * 2)
 
 
 @pytest.mark.parametrize("name", ENGINES)

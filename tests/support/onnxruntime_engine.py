@@ -5,7 +5,7 @@ import onnx
 import onnxruntime
 
 from edge.errors import TensorMismatchError
-from edge.types import ColourOrder
+from edge.types import CandidateRows, ColourOrder, HeadFamily
 
 
 class OnnxRuntimeEngine:
@@ -48,6 +48,31 @@ class OnnxRuntimeEngine:
         pixels = rows[..., ::-1] if settings.colour_order is ColourOrder.BGR else rows
         values = (pixels.astype(np.float64) * settings.scale - settings.mean) / settings.std
         return values.transpose(0, 3, 1, 2).astype(np.float32)
+
+
+class OnnxRuntimeCandidates(OnnxRuntimeEngine):
+    """The same, giving only the cells that may hold a detection, found one by one."""
+
+    def __init__(self, spec, *, max_batch, score_threshold, **settings):
+        super().__init__(spec, max_batch=max_batch, **settings)
+        self._threshold = score_threshold
+
+    def wait(self, index):
+        output = super().wait(index)
+        cells = output.transpose(0, 2, 1) if self._spec.family is HeadFamily.YOLOV8 else output
+        found = [
+            (row, cell)
+            for row in range(len(cells))
+            for cell in range(cells.shape[1])
+            if self._best(cells[row, cell]) > self._threshold
+        ]
+        row, cell = np.array(found, np.int64).reshape(-1, 2).T
+        return CandidateRows(row=row, cell=cell, values=cells[row, cell], score_threshold=self._threshold)
+
+    def _best(self, values):
+        if self._spec.family is HeadFamily.YOLOV8:
+            return max(values[4:])
+        return values[4] if self._spec.family is HeadFamily.YOLOV10 else values[4] * max(values[5:])
 
 
 class OnnxRuntimeActivations(OnnxRuntimeEngine):

@@ -17,7 +17,7 @@ from edge.protocols import Engine
 from edge.quantize.calibration.images import CalibrationImage, still_source
 from edge.quantize.engines import make_engine
 from edge.quantize.feed import canvases_of
-from edge.types import ModelSpec, Precision
+from edge.types import EngineOutput, ModelSpec, Precision
 from edge.vision.heads import Candidates, Head, decode
 
 __all__ = ["Trials", "ranges_of"]
@@ -112,7 +112,7 @@ def ranges_of(choice: Choice, ranges: Ranges) -> dict[str, float]:
     return {tensor: ranges[tensor][method] for tensor, method in choice.methods.items()}
 
 
-def _outputs(engine: Engine, canvases: Iterable[NDArray[np.uint8]]) -> Iterator[NDArray[np.float32]]:
+def _outputs(engine: Engine, canvases: Iterable[NDArray[np.uint8]]) -> Iterator[EngineOutput]:
     for canvas in canvases:
         engine.canvases[0][0] = canvas
         engine.start(0, 1)

@@ -1,13 +1,15 @@
 """Head decoding against boxes worked out by hand, and against a slow, obvious decoder of each layout."""
 
+import functools
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.types import HeadFamily, ImageSize
+from edge.errors import TensorMismatchError
+from edge.types import CandidateRows, HeadFamily, ImageSize
 from edge.vision.heads import Head, decode
 
 SIZE = ImageSize(width=64, height=32)
@@ -63,6 +65,7 @@ def obvious_decode(family, output, threshold, *, is_multi_label):
 
 @pytest.mark.parametrize("is_multi_label", [False, True])
 @pytest.mark.parametrize("family", list(HeadFamily))
+@settings(deadline=None)
 @given(seed=st.integers(0, 1000), rows=st.integers(1, 3), threshold=st.sampled_from([0.001, 0.25, 0.6, 0.99]))
 def test_equals_the_obvious_decoder(family, is_multi_label, seed, rows, threshold):
     output = random_output(family, seed, rows)
@@ -73,6 +76,33 @@ def test_equals_the_obvious_decoder(family, is_multi_label, seed, rows, threshol
     expected = np.array(obvious_decode(family, output, threshold, is_multi_label=is_multi_label)).reshape(-1, 7)
     assert rows_got.shape == expected.shape
     np.testing.assert_allclose(rows_got, expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("is_multi_label", [False, True])
+@pytest.mark.parametrize("family", list(HeadFamily))
+@settings(deadline=None)
+@given(seed=st.integers(0, 1000), threshold=st.sampled_from([0.25, 0.6, 0.99]), more=st.sampled_from([0.0, 0.2]))
+def test_candidates_give_the_same_bits_as_the_whole_output(family, is_multi_label, seed, threshold, more):
+    output = random_output(family, seed, 2)
+    cells = output.transpose(0, 2, 1) if family is HeadFamily.YOLOV8 else output
+    cells[0, seed % cells.shape[1]] = np.nan
+    row, cell = np.nonzero(np.ones(cells.shape[:2]))  # all of them: more than needed is allowed
+    found = CandidateRows(row=row, cell=cell, values=cells[row, cell], score_threshold=threshold)
+    read = functools.partial(decode, head=head(family, is_multi_label=is_multi_label), score_threshold=threshold + more)
+
+    got, expected = read(found), read(output)
+
+    for name in ("row", "cell", "xyxy", "score", "class_id"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(expected, name))
+
+
+def test_candidates_cannot_say_what_lies_below_their_threshold():
+    nothing = np.zeros(0, np.int64)
+    found = CandidateRows(row=nothing, cell=nothing, values=np.zeros((0, 8), np.float32), score_threshold=0.25)
+
+    assert len(decode(found, head(HeadFamily.YOLOV5), score_threshold=0.25).score) == 0
+    with pytest.raises(TensorMismatchError, match=r"above 0\.2 are wanted .* above 0\.25 only"):
+        decode(found, head(HeadFamily.YOLOV5), score_threshold=0.2)
 
 
 def test_a_yolox_cell_worked_out_by_hand():

@@ -12,7 +12,7 @@ from edge.engine.onnxruntime.options import OnnxRuntimeOptions
 from edge.engine.kind import Finding, Plan, QdqForm
 from edge.errors import EngineError
 from edge.types import Precision
-from tests.support.onnxruntime_engine import OnnxRuntimeActivations, OnnxRuntimeEngine
+from tests.support.onnxruntime_engine import OnnxRuntimeActivations, OnnxRuntimeCandidates, OnnxRuntimeEngine
 
 _MARK = b"ONNX Runtime plan\n"
 
@@ -36,7 +36,7 @@ class _OnnxRuntime:
         spec = dataclasses.replace(spec, is_quantized=request.precision is Precision.INT8)
         content, optimize = plan[len(_MARK) :], request.options.optimize
         try:
-            return OnnxRuntimeEngine(spec, max_batch=request.max_batch, content=content, optimize=optimize)
+            return _engine(spec, request, content=content, optimize=optimize)
         except Exception as error:  # its errors have no common base but Exception
             raise EngineError(f"{spec.name}: ONNX Runtime cannot load it: {error}") from error
 
@@ -48,6 +48,12 @@ class _OnnxRuntime:
 
     def examine(self):
         yield Finding(name="onnxruntime", is_there=True, is_needed=False, detail=FACTS.versions()["onnxruntime"])
+
+
+def _engine(spec, request, **settings):
+    if request.score_threshold is None:
+        return OnnxRuntimeEngine(spec, max_batch=request.max_batch, **settings)
+    return OnnxRuntimeCandidates(spec, max_batch=request.max_batch, score_threshold=request.score_threshold, **settings)
 
 
 class _Profiler:

@@ -59,4 +59,4 @@ docs: setup      ## schemas that are generated from the types
 	@$(PYTHON) -m edge.engine.jsonschema pipelines/pipeline.schema.json
 
 clean:           ## everything that setup and tests made
-	rm -rf .venv build out *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .cache build out *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,37 +13,20 @@ from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.machine import LIBRARIES, read_machine
 from edge.errors import MissingDependencyError
 
-if TYPE_CHECKING:
-    from tensorrt import (
-        Builder,
-        EngineInspector,
-        IBuilderConfig,
-        ICudaEngine,
-        IExecutionContext,
-        ILogger,
-        INetworkDefinition,
-        IOptimizationProfile,
-        ITensor,
-        OnnxParser,
-        Runtime,
-    )
+if TYPE_CHECKING:  # the types of TensorRT, for whoever names one in its own `if TYPE_CHECKING`
+    from tensorrt import Builder as Builder
+    from tensorrt import EngineInspector as EngineInspector
+    from tensorrt import IBuilderConfig as IBuilderConfig
+    from tensorrt import ICudaEngine as ICudaEngine
+    from tensorrt import IExecutionContext as IExecutionContext
+    from tensorrt import ILogger as ILogger
+    from tensorrt import INetworkDefinition as INetworkDefinition
+    from tensorrt import IOptimizationProfile as IOptimizationProfile
+    from tensorrt import ITensor as ITensor
+    from tensorrt import OnnxParser as OnnxParser
+    from tensorrt import Runtime as Runtime
 
-__all__ = [
-    "Builder",
-    "EngineInspector",
-    "IBuilderConfig",
-    "ICudaEngine",
-    "IExecutionContext",
-    "ILogger",
-    "INetworkDefinition",
-    "IOptimizationProfile",
-    "ITensor",
-    "Library",
-    "OnnxParser",
-    "Runtime",
-    "import_tensorrt",
-    "make_logger",
-]
+__all__ = ["Library", "import_tensorrt", "library_of", "make_logger"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

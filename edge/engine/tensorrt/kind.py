@@ -9,6 +9,7 @@ import msgspec
 
 from edge.engine.kind import BuildRequest, EngineKind, Finding, LayerProfiler, ModelForms, Plan
 from edge.engine.tensorrt.binding import import_tensorrt
+from edge.engine.tensorrt.build.build import build_plan
 from edge.engine.tensorrt.device import read_device
 from edge.engine.tensorrt.facts import FACTS
 from edge.engine.tensorrt.options import Options
@@ -43,7 +44,8 @@ class _TensorRt:
         on_progress: Callable[[str, float], None] = lambda phase, share: None,
     ) -> Plan:
         """Return a plan for this machine's GPU."""
-        raise EngineError("TensorRT builds nothing in this version", hint="use kind: auto")
+        library, device = import_tensorrt(), read_device()
+        return build_plan(library, device, model, request, on_progress=on_progress)
 
     def load(self, plan: bytes, spec: ModelSpec, request: BuildRequest) -> Engine:
         """Return the engine of a plan that was built by this TensorRT for this GPU."""

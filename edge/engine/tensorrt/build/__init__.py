@@ -1,0 +1,1 @@
+"""From a model to a plan: parse, configure, build, and account for what came of it."""

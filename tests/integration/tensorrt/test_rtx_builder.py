@@ -1,0 +1,179 @@
+"""The real builder, without a GPU: TensorRT for RTX builds every model we have through our build code.
+
+What it says while it builds, and the names of the kernels in its plan, tell what became of a Q/DQ pair.
+"""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from edge.calibrate.table_file import read_table, write_table
+from edge.engine.kind import QdqForm
+from edge.model.inspect import inspect_model
+from edge.quantize.forms import Forms
+from tests.support import models
+from tests.support.tables import table_of
+from tests.support.tensorrt import ROOT, RTX, folder_of, run_python
+
+FAMILIES = ["yolov5", "yolov8", "yolov10", "yolox"]
+DEMO = ROOT / "edge/demo/model/traffic.onnx"
+DEMO_TABLE = ROOT / "calib_cache/traffic.calib.json"
+
+
+def built(*jobs):
+    return run_python("tests.support.tensorrt.rtx_build", list(jobs), path=[folder_of(RTX)])
+
+
+def job(model, table, precision, *, max_batch=2, **more):
+    return {
+        "model": str(model),
+        "table": None if table is None else str(table),
+        "precision": precision,
+        "max_batch": max_batch,
+        **more,
+    }
+
+
+def convolutions(model, table):
+    """Return how many convolutions the table puts in INT8."""
+    made = Forms(inspect_model(model), read_table(table)).qdq_model(QdqForm(float_type="float16"))
+    nodes = onnx.load_from_string(made.model).graph.node
+    names = set(made.quantized_nodes)
+    return sum(node.op_type in ("Conv", "ConvTranspose") and node.name in names for node in nodes)
+
+
+@pytest.mark.parametrize("batch", [None, 2], ids=["dynamic", "fixed"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_built_in_float_and_in_int8_without_a_warning(tmp_path, family, batch):
+    model = getattr(models, family)(tmp_path / "model.onnx", batch=batch)
+    table = tmp_path / "table.calib.json"
+    write_table(table, table_of(model))
+
+    for made in built(job(model, None, "fp32"), job(model, table, "int8")):
+        assert made["error"] is None
+        assert made["warnings"] == []
+        assert made["batch"] == batch
+        assert made["inputs"][0][1][0] == (batch or -1)
+        assert made["inputs"][0][2] == made["outputs"][0][2] == "float32"
+        assert made["phases"][-1] == ["build", 1.0]
+    assert made["int8_convolutions"] == convolutions(model, table) > 0
+
+
+def test_the_demo_detector_is_built_with_every_convolution_of_the_table_fused():
+    float32, int8 = built(job(DEMO, None, "fp32", max_batch=4), job(DEMO, DEMO_TABLE, "int8", max_batch=4))
+
+    assert float32["error"] is int8["error"] is None
+    assert float32["warnings"] == int8["warnings"] == []
+    assert int8["int8_convolutions"] == convolutions(DEMO, DEMO_TABLE) == 51
+    # Dequantizing, bias, SiLU and the next quantizing are one kernel.
+    fused = {name: count for name, count in int8["launches"].items() if "Silu" in name and "Roun" in name}
+    assert sum(fused.values()) >= 40, int8["launches"]
+    assert int8["report"]["scales"]["consumed"] == 77
+    assert int8["report"]["route"] == "qdq-strong"
+
+
+@pytest.fixture(scope="module")
+def quantized(tmp_path_factory):
+    """The demo detector with Q/DQ pairs, as our build writes it for TensorRT for RTX."""
+    made = Forms(inspect_model(DEMO), read_table(DEMO_TABLE)).qdq_model(QdqForm(float_type="float16"))
+    path = tmp_path_factory.mktemp("quantized") / "qdq.onnx"
+    path.write_bytes(made.model)
+    return path
+
+
+def with_uint8(model):
+    for constant in model.graph.initializer:
+        if constant.name.endswith("zero_point") and constant.dims == []:
+            constant.CopyFrom(numpy_helper.from_array(np.array(128, np.uint8), constant.name))
+
+
+def with_zero_point(model):
+    constant = next(one for one in model.graph.initializer if one.name == "images/zero_point")
+    constant.CopyFrom(numpy_helper.from_array(np.array(3, np.int8), constant.name))
+
+
+def with_negative_scale(model):
+    constant = next(one for one in model.graph.initializer if one.name == "images/scale")
+    constant.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(constant), constant.name))
+
+
+def without_one_dequantize(model):
+    """What it fed reads the levels themselves."""
+    node = next(one for one in model.graph.node if one.output[0] == "images/dequantized")
+    for other in model.graph.node:
+        other.input[:] = [node.input[0] if name == node.output[0] else name for name in other.input]
+    model.graph.node.remove(node)
+
+
+def without_one_pair(model):
+    """Of one convolution inside the network: it computes in float."""
+    pairs = [one for one in model.graph.node if one.op_type == "DequantizeLinear" and "cv1" in one.output[0]]
+    end = next(one for one in pairs if one.output[0].endswith("Mul_output_0/dequantized"))
+    start = next(one for one in model.graph.node if one.output[0] == end.input[0])
+    for other in model.graph.node:
+        other.input[:] = [start.input[0] if name == end.output[0] else name for name in other.input]
+
+
+def with_unequal_concat_scales(model, *, factor=1.5):
+    """What a Concat joins is quantized before it, each part with a scale of its own."""
+    read_by = {name: node for node in model.graph.node for name in node.input}
+    stored = {one.name: one for one in model.graph.initializer}
+    for position, joined in reversed(list(enumerate(model.graph.node))):
+        quantize = read_by.get(joined.output[0])
+        if joined.op_type != "Concat" or quantize is None or quantize.op_type != "QuantizeLinear":
+            continue
+        for number, name in enumerate(joined.input):
+            label, zero = f"{joined.name}/part{number}", quantize.input[2]
+            scale = numpy_helper.to_array(stored[quantize.input[1]]) * np.float16(factor**number)
+            model.graph.initializer.append(numpy_helper.from_array(scale, f"{label}/scale"))
+            pair = [
+                helper.make_node("QuantizeLinear", [name, f"{label}/scale", zero], [f"{label}/q"], f"{label}/Q"),
+                helper.make_node("DequantizeLinear", [f"{label}/q", f"{label}/scale", zero], [f"{label}/dq"]),
+            ]
+            joined.input[number] = f"{label}/dq"
+            for node in reversed(pair):
+                model.graph.node.insert(position, node)
+
+
+def with_equal_concat_scales(model):
+    """The same pairs, all with the scale of what the Concat makes."""
+    with_unequal_concat_scales(model, factor=1.0)
+
+
+def changed(quantized, change):
+    model = onnx.load(quantized)
+    change(model)
+    path = quantized.with_name(f"{change.__name__}.onnx")
+    onnx.save(model, path)
+    return job(DEMO, None, "int8", qdq=str(path))
+
+
+def test_pairs_that_tensorrt_does_not_take_are_refused_with_the_name_of_their_node(quantized):
+    wrong = [with_uint8, with_zero_point, with_negative_scale, without_one_dequantize]
+
+    found = dict(zip(wrong, built(*(changed(quantized, change) for change in wrong)), strict=True))
+
+    for change, made in found.items():
+        assert made["error"] is not None, change.__name__
+        assert "cannot read it" in made["error"] or "built nothing" in made["error"], made["error"]
+    assert 'QuantizeLinear "' in found[with_uint8]["error"]
+    assert '"images/QuantizeLinear"' in found[with_zero_point]["error"]
+
+
+def test_a_missing_pair_and_unequal_scales_show_in_the_plan(quantized):
+    right, lacking, equal, unequal = built(
+        job(DEMO, None, "int8", qdq=str(quantized)),
+        changed(quantized, without_one_pair),
+        changed(quantized, with_equal_concat_scales),
+        changed(quantized, with_unequal_concat_scales),
+    )
+    assert right["int8_convolutions"] == equal["int8_convolutions"] == 51
+    assert lacking["int8_convolutions"] < 51
+    assert equal["launches"] == right["launches"]
+    # Levels that do not fit are rounded again, inside kernels that do that only.
+    assert roundings(unequal) > roundings(right), unequal["launches"]
+
+
+def roundings(made):
+    return sum(count * name.count("Roun") for name, count in made["launches"].items())

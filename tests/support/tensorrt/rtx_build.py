@@ -1,0 +1,88 @@
+"""A program: builds by TensorRT for RTX, without a GPU, through our own build code; reads jobs and prints what came.
+
+A job is {"model": path, "table": path or null, "precision": ..., "max_batch": n, "qdq": path of a Q/DQ model that is
+taken in place of ours, or null, "capability": [8, 6]}.
+"""
+
+import importlib
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+from edge.calibrate.table_file import read_table
+from edge.engine.kind import BuildRequest
+from edge.engine.tensorrt.binding import library_of
+from edge.engine.tensorrt.build.build import build_plan
+from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.log import MessageLog
+from edge.engine.tensorrt.options import Options
+from edge.engine.tensorrt.plan import read_plan
+from edge.errors import EdgeError
+from edge.model.inspect import inspect_model
+from edge.model.qdq.insert import QdqModel
+from edge.quantize.forms import Forms
+from edge.types import Precision
+from tests.support.tensorrt import RTX_MODULE
+
+# Where a kernel is launched its name stands without the digest that its code has.
+LAUNCH = re.compile(rb"__myl_([A-Za-z]+)(?![A-Za-z_0-9])")
+INT8_CONVOLUTION = "(foreignNode) Converting conv activation scales to fp32."
+
+
+class Given(Forms):
+    """A model whose Q/DQ form a test has made."""
+
+    def __init__(self, spec, content):
+        super().__init__(spec)
+        self._given = content
+
+    def qdq_model(self, form):
+        return QdqModel(model=self._given, quantized_nodes=(), float_nodes=(), mac_share_int8=1.0, ranges={})
+
+
+def forms_of(job):
+    spec = inspect_model(Path(job["model"]))
+    if job.get("qdq"):
+        return Given(spec, Path(job["qdq"]).read_bytes())
+    return Forms(spec, None if job["table"] is None else read_table(Path(job["table"])))
+
+
+def build(library, job):
+    log, phases = MessageLog(), []
+    device = Device(
+        name="GPU of a test",
+        compute_capability=tuple(job.get("capability", (8, 6))),
+        memory_bytes=8 << 30,
+        is_integrated=False,
+    )
+    request = BuildRequest(precision=Precision(job["precision"]), max_batch=job["max_batch"], options=Options())
+    try:
+        forms = forms_of(job)
+        plan = build_plan(library, device, forms, request, log=log, on_progress=lambda *told: phases.append(told))
+    except EdgeError as error:
+        return {"error": str(error), "warnings": log.warnings()}
+    header, content = read_plan(plan.data)
+    said = Counter(message.text for message in log.messages)
+    return {
+        "error": None,
+        "warnings": log.warnings(),
+        "report": plan.report,
+        "batch": header.batch,
+        "inputs": [[one.name, one.shape, one.dtype] for one in header.inputs],
+        "outputs": [[one.name, one.shape, one.dtype] for one in header.outputs],
+        "launches": Counter(name.decode() for name in LAUNCH.findall(content)),
+        "int8_convolutions": said[INT8_CONVOLUTION],
+        "phases": phases,
+        "bytes": len(content),
+    }
+
+
+def main():
+    library = library_of(importlib.import_module(RTX_MODULE))
+    print(json.dumps([build(library, job) for job in json.load(sys.stdin)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -75,10 +75,9 @@ MAY_NAME_A_KIND = {
     "cli/commands/table.py": "the same, as an option",
     "cli/table_lines.py": "the same, shown",
     "quantize/tables.py": "the same",
-    # Until calibration and comparison are handed a kind:
-    "quantize/calibration/calibrate.py": "makes its own engine",
-    "quantize/comparison.py": "makes its own engines",
-    "quantize/forms.py": "the format of TensorRT's calibration cache",
+    "quantize/calibration/library.py": "the format of TensorRT's calibration cache",
+    "quantize/forms.py": "the same",
+    "cli/commands/calibrate.py": "an example of a command line",
 }
 
 MAX_FILE_LINES = 400

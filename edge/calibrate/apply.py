@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import facts_of_model
+from edge.calibrate.lint.facts import facts_of_graph, facts_of_model
 from edge.calibrate.lint.finding import Finding, Severity
 from edge.calibrate.table import CalibrationTable
 from edge.calibrate.table_file import read_table
 from edge.errors import CalibrationError
+from edge.model.graph import Graph
 from edge.model.qdq.insert import QdqModel, insert_qdq
 from edge.types import ModelSpec
 
 __all__ = ["quantized_model", "usable_table"]
 
 
-def usable_table(path: Path, spec: ModelSpec) -> CalibrationTable:
+def usable_table(path: Path, spec: ModelSpec, graph: Graph | None = None) -> CalibrationTable:
     """Return the table at `path`, in which lint finds no error for the model of `spec`.
+
+    Args:
+        path: of the table.
+        spec: the model.
+        graph: its inside; None: its file is read.
 
     Raises:
         CalibrationError: if it cannot be read, is not fit for the model, or the model carries Q/DQ pairs already.
@@ -31,26 +37,49 @@ def usable_table(path: Path, spec: ModelSpec) -> CalibrationTable:
             hint="use it without a table, or take it apart into a table and a float model: "
             f"edge-deploy table import {spec.path} -o TABLE --float-model FLOAT.onnx",
         )
-    errors = [one for one in lint_table(table, facts_of_model(spec)) if one.severity is Severity.ERROR]
+    facts = facts_of_model(spec) if graph is None else facts_of_graph(graph, spec)
+    errors = [one for one in lint_table(table, facts) if one.severity is Severity.ERROR]
     if errors:
         raise _refusal(path, spec, errors)
     return table
 
 
-def quantized_model(table: CalibrationTable, spec: ModelSpec, *, is_float16: bool = False) -> QdqModel:
+def quantized_model(
+    table: CalibrationTable,
+    spec: ModelSpec,
+    *,
+    graph: Graph | None = None,
+    means: Mapping[str, Sequence[float]] | None = None,
+    is_float16: bool = False,
+    has_float_weights: bool = False,
+) -> QdqModel:
     """Return the model of `spec` with Q/DQ pairs by the ranges and means of a usable table.
 
     Args:
         table: what `usable_table` has returned for this model.
         spec: of a float32 model.
+        graph: its inside; None: its file is read.
+        means: of channels, by which biases are corrected; None: those of the table.
         is_float16: compute the rest in float16, for strongly typed TensorRT (opset 19).
+        has_float_weights: put pairs behind weights in float, for TensorRT 8.
 
     Raises:
         ModelError: if the model cannot be read or converted.
     """
     ranges = {name: tensor.amax for name, tensor in table.tensors.items()}
-    means = {name: tensor.means for name, tensor in table.tensors.items() if tensor.means}
-    return insert_qdq(spec.path, spec, ranges=ranges, keep_float=table.keep_float, means=means, is_float16=is_float16)
+    return insert_qdq(
+        spec.path if graph is None else graph,
+        spec,
+        ranges=ranges,
+        keep_float=table.keep_float,
+        means=_means(table) if means is None else means,
+        is_float16=is_float16,
+        has_float_weights=has_float_weights,
+    )
+
+
+def _means(table: CalibrationTable) -> Mapping[str, Sequence[float]]:
+    return {name: tensor.means for name, tensor in table.tensors.items() if tensor.means}
 
 
 def _refusal(path: Path, spec: ModelSpec, errors: Sequence[Finding]) -> CalibrationError:

@@ -13,7 +13,11 @@ from edge.errors import DeployError
 if TYPE_CHECKING:
     from edge.bundle.manifest import GoldenLimits
 
-__all__ = ["SECONDS", "golden_limit_option"]
+    _Word = click.ParamType[str]
+else:
+    _Word = click.ParamType  # not generic in older versions
+
+__all__ = ["SECONDS", "engine_option", "golden_limit_option"]
 
 _LIMITS = {
     "recall": "min_recall",
@@ -69,4 +73,29 @@ golden_limit_option = click.option(
     metavar="NAME=VALUE",
     help="What has to hold on the golden frames, here and on the device: recall (0.95; the classic 3 % is 0.97), "
     "extra (0.05), iou (0.5), score-error (0.1). Repeat for more.",
+)
+
+
+class _EngineKind(_Word):
+    """The name of a kind of engine, or `auto`; which kinds there are is looked up when it is asked."""
+
+    name = "kind"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"[{'|'.join(_names())}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in _names():
+            self.fail(f"there is no engine {value!r}; expected one of {', '.join(_names())}", param, ctx)
+        return str(value)
+
+
+def _names() -> tuple[str, ...]:
+    from edge.engine.kinds import AUTO, kinds
+
+    return AUTO, *kinds()
+
+
+engine_option = click.option(
+    "--engine", type=_EngineKind(), default="auto", show_default=True, help="The kind of engine that runs the model."
 )

@@ -13,6 +13,7 @@ import msgspec
 from edge.calibrate.table import Evidence
 from edge.calibrate.table_file import write_table
 from edge.calibrate.thresholds.method import Method
+from edge.engine.select import usable_kind
 from edge.errors import EdgeError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
@@ -99,4 +100,4 @@ def _calibrated(model: Path, folder: Path, hooks: CalibrationHooks) -> Calibrati
         max_drop=MAX_DROP,
         keep_float=last,
     )
-    return calibrate(options, hooks)
+    return calibrate(options, usable_kind(), hooks)

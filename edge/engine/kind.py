@@ -103,6 +103,8 @@ class BuildRequest:
         score_threshold: detections at or below it are of no use to anybody, so that an engine may leave them on the
             device; None: the raw output is wanted.
         cache_folder: where what makes the next build faster is kept; None: nowhere.
+        is_one_of_many: several engines run side by side, so that each is given one thread of a CPU, and what it
+            computes does not depend on how many there are.
     """
 
     precision: Precision
@@ -110,6 +112,7 @@ class BuildRequest:
     options: msgspec.Struct
     score_threshold: float | None = None
     cache_folder: Path | None = None
+    is_one_of_many: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +236,7 @@ class CalibratingKind(Protocol):
             on_progress: is told a phase beside the batches, and how much of it is done, 0 to 1.
 
         Raises:
+            ConfigError: if `quantile` and `cutoff` are missing, or are not for this calibrator.
             EngineError: if the library is not here, has no such calibrator or cannot run, saying how to get one that
                 does; or if it wrote no cache.
         """

@@ -1,21 +1,25 @@
-"""An engine for those who keep no plan, and the kind that suits a machine best."""
+"""An engine for those who keep no plan, of a kind that this machine can run."""
 
 from __future__ import annotations
 
 from edge.engine.kind import BuildRequest, EngineKind, ModelForms, load_kind
 from edge.engine.kinds import AUTO, choose_kind
+from edge.errors import ConfigError
 from edge.protocols import Engine
 
-__all__ = ["best_kind", "build_and_load"]
+__all__ = ["build_and_load", "usable_kind"]
 
 
-def best_kind() -> EngineKind:
-    """Return the kind that `auto` stands for on this machine.
+def usable_kind(name: str = AUTO) -> EngineKind:
+    """Return the kind of that name, or the one that `auto` stands for, which this machine can run.
 
     Raises:
-        ConfigError: if nothing runs here, with what is missing of each.
+        ConfigError: if there is none of that name, or it cannot run here, with what is missing and how to get it.
     """
-    return load_kind(choose_kind(AUTO).facts.name)
+    facts = choose_kind(name).facts
+    if (why_not := facts.why_not()) is not None:
+        raise ConfigError(f"engine {name}: cannot run here: {why_not}")
+    return load_kind(facts.name)
 
 
 def build_and_load(kind: EngineKind, model: ModelForms, request: BuildRequest) -> Engine:

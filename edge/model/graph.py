@@ -7,7 +7,6 @@ numpy, shapes where they are known. Inferring shapes and rewriting is in `edge.m
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,12 +31,15 @@ __all__ = [
     "Graph",
     "Node",
     "TensorInfo",
+    "external_locations",
     "graph_from_bytes",
+    "graph_of_proto",
     "infer_shapes",
     "load_graph",
-    "model_sha256",
     "node_proto",
     "onnx_module",
+    "parsed",
+    "read_bytes",
     "tensor_proto",
 ]
 
@@ -194,16 +196,7 @@ def load_graph(path: Path) -> Graph:
         ModelError: if the file cannot be read, is empty, cut short, or not a valid ONNX model.
         MissingDependencyError: if onnx is not installed.
     """
-    return graph_from_bytes(_read(path), str(path), folder=path.parent)
-
-
-def model_sha256(path: Path) -> str:
-    """Return the digest of the file, and of the files that it keeps its weights in, if any."""
-    data = _read(path)
-    digest = hashlib.sha256(data)
-    for location in _external_locations(_parsed(data, str(path))):
-        digest.update(_read(path.parent / location))
-    return digest.hexdigest()
+    return graph_from_bytes(read_bytes(path), str(path), folder=path.parent)
 
 
 def graph_from_bytes(data: bytes, where: str, *, folder: Path | None = None) -> Graph:
@@ -212,8 +205,16 @@ def graph_from_bytes(data: bytes, where: str, *, folder: Path | None = None) -> 
     Raises:
         ModelError: as `load_graph`.
     """
+    return graph_of_proto(parsed(data, where), where, folder=folder)
+
+
+def graph_of_proto(proto: ModelProto, where: str, *, folder: Path | None = None) -> Graph:
+    """Return the checked graph of a model that was `parsed`, which is completed by its external data.
+
+    Raises:
+        ModelError: as `load_graph`.
+    """
     onnx = onnx_module()
-    proto = _parsed(data, where)
     _load_external(proto, where, folder)
     sort_nodes(proto)
     try:
@@ -225,7 +226,12 @@ def graph_from_bytes(data: bytes, where: str, *, folder: Path | None = None) -> 
     return Graph(proto)
 
 
-def _parsed(data: bytes, where: str) -> ModelProto:
+def parsed(data: bytes, where: str) -> ModelProto:
+    """Return what `data` holds, as it is; `where` names it in errors.
+
+    Raises:
+        ModelError: if it is empty, cut short, or no ONNX model.
+    """
     if not data:
         raise ModelError(
             f"{where}: expected an ONNX model, the file is empty (0 bytes)", hint="copy or export it again"
@@ -246,7 +252,7 @@ def _parsed(data: bytes, where: str) -> ModelProto:
 
 
 def _load_external(proto: ModelProto, where: str, folder: Path | None) -> None:
-    locations = _external_locations(proto)
+    locations = external_locations(proto)
     if not locations:
         return
     if folder is None:
@@ -264,12 +270,18 @@ def _load_external(proto: ModelProto, where: str, folder: Path | None) -> None:
         raise ModelError(f"{where}: its external weights cannot be read: {error}", hint="export it again") from error
 
 
-def _external_locations(proto: ModelProto) -> list[str]:
+def external_locations(proto: ModelProto) -> list[str]:
+    """Return the files that a model keeps weights in, as it names them, sorted."""
     entries = (entry for tensor in proto.graph.initializer for entry in tensor.external_data)
     return sorted({entry.value for entry in entries if entry.key == "location"})
 
 
-def _read(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        ModelError: if it cannot be read.
+    """
     try:
         return path.read_bytes()
     except OSError as error:

@@ -14,14 +14,15 @@ from edge.errors import ModelError
 from edge.model.coco import COCO_LABELS
 from edge.model.draft import resolve
 from edge.model.families import LAYOUTS, Match, NotThisFamily, Output, match_family
-from edge.model.graph import Graph, TensorInfo, load_graph, model_sha256
+from edge.model.file import ModelFile, read_model_file
+from edge.model.graph import Graph, TensorInfo
 from edge.model.metadata import ExportMetadata, read_metadata
 from edge.model.picture import picture_input, picture_size
 from edge.model.suspects import name_suspect
 from edge.model.trace import Tracer
 from edge.types import ColourOrder, HeadFamily, ImageSize, ModelSpec, PadPosition, Preprocess
 
-__all__ = ["ModelOverrides", "inspect_graph", "inspect_model"]
+__all__ = ["ModelOverrides", "inspect_file", "inspect_graph", "inspect_model"]
 
 _QUANTIZERS = frozenset(("QuantizeLinear", "DequantizeLinear"))
 _DETECTION = "detect"
@@ -43,7 +44,16 @@ def inspect_model(path: Path, *, overrides: ModelOverrides | None = None) -> Mod
         ModelError: if the file is damaged, is not a detector that we decode, or contradicts `overrides`.
         MissingDependencyError: if onnx is not installed.
     """
-    return inspect_graph(load_graph(path), path=path, sha256=model_sha256(path), overrides=overrides)
+    return inspect_file(read_model_file(path), overrides=overrides)
+
+
+def inspect_file(file: ModelFile, *, overrides: ModelOverrides | None = None) -> ModelSpec:
+    """Return what a file that was read is.
+
+    Raises:
+        ModelError: as `inspect_model`.
+    """
+    return inspect_graph(file.graph, path=file.path, sha256=file.sha256, overrides=overrides)
 
 
 def inspect_graph(graph: Graph, *, path: Path, sha256: str, overrides: ModelOverrides | None = None) -> ModelSpec:

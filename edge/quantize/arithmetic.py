@@ -1,39 +1,48 @@
-"""How a model is measured: as it is, or by a calibration table; what runs is what a pipeline would run."""
+"""What an engine is to compute: as the model is, or in INT8 by a calibration table; the same for all who run one."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.calibrate.apply import quantized_model, usable_table
-from edge.errors import ConfigError
-from edge.model.graph import load_graph
-from edge.model.qdq.share import int8_mac_share
+from edge.calibrate.apply import usable_table
+from edge.calibrate.table import CalibrationTable
+from edge.config.load import Pipeline
+from edge.errors import CalibrationError, ConfigError
+from edge.model.graph import Graph
 from edge.types import ModelSpec, Precision
 
-__all__ = ["Arithmetic", "choose_arithmetic"]
+__all__ = ["CALIBRATION_DIGITS", "Arithmetic", "arithmetic_of", "choose_arithmetic"]
+
+CALIBRATION_DIGITS = 8  # in every message: enough to tell the tables of a fleet apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """What an engine is to compute.
+    """What is asked for.
 
     Attributes:
-        model: the Q/DQ model to run instead of the file; None: the file.
-        int8_mac_share: multiply-accumulates in INT8, of all; None in float.
+        precision: int8 also where the model carries Q/DQ pairs itself, whatever was asked for.
+        table: that INT8 is computed by; None: float, or the model's own pairs.
+        calibration: first digits of the SHA-256 of the table's file, where one is used.
     """
 
     precision: Precision
-    model: bytes | None = None
-    int8_mac_share: float | None = None
+    table: CalibrationTable | None = None
+    calibration: str | None = None
 
 
-def choose_arithmetic(spec: ModelSpec, *, precision: Precision | None, table: Path | None) -> Arithmetic:
+def choose_arithmetic(
+    spec: ModelSpec, *, precision: Precision | None, table: Path | None, graph: Graph | None = None
+) -> Arithmetic:
     """Return how the model of `spec` is run.
 
     Args:
+        spec: the model.
         precision: None: int8 with a table, else fp32. A model that carries Q/DQ pairs runs in INT8 whatever is asked.
         table: calibration table, for a float model in int8 only.
+        graph: the inside of the model; None: its file is read where a table has to fit it.
 
     Raises:
         ConfigError: if int8 has no table, or a table is given for another precision.
@@ -42,13 +51,39 @@ def choose_arithmetic(spec: ModelSpec, *, precision: Precision | None, table: Pa
     if table is not None:
         if precision not in (None, Precision.INT8):
             raise ConfigError(f"precision {precision.value}: {table} is for int8", hint="leave one of the two out")
-        made = quantized_model(usable_table(table, spec), spec)
-        return Arithmetic(precision=Precision.INT8, model=made.model, int8_mac_share=made.mac_share_int8)
+        fit = usable_table(table, spec, graph)
+        digits = hashlib.sha256(table.read_bytes()).hexdigest()[:CALIBRATION_DIGITS]
+        return Arithmetic(precision=Precision.INT8, table=fit, calibration=digits)
     if spec.is_quantized:
-        return Arithmetic(precision=Precision.INT8, int8_mac_share=int8_mac_share(load_graph(spec.path), spec))
+        return Arithmetic(precision=Precision.INT8)
     if precision is Precision.INT8:
+        # Scales that nobody measured are random scales: refused, always.
         raise ConfigError(
             f"precision int8: {spec.path} is a float model, and INT8 without a calibration table is never run",
             hint=f"name one with --table; edge-deploy calibrate {spec.path} makes it",
         )
     return Arithmetic(precision=precision or Precision.FP32)
+
+
+def arithmetic_of(pipeline: Pipeline, spec: ModelSpec) -> Arithmetic:
+    """Return how the model of a pipeline is run; a table that stands there beside a float precision is not read.
+
+    Raises:
+        ConfigError: naming file, line and key, if int8 has no table, the table is not fit for the model, or the model
+            carries pairs already and a table is given as well.
+        ModelError: if the model cannot be read.
+    """
+    model = pipeline.config.model
+    precision = Precision.INT8 if spec.is_quantized else Precision(model.precision)
+    if precision is not Precision.INT8:
+        return choose_arithmetic(spec, precision=precision, table=None)
+    if model.calibration is None and not spec.is_quantized:
+        problem = (
+            f"int8 needs a calibration table, {spec.path} is a float model; add model.calibration, or use fp16 or fp32"
+        )
+        raise pipeline.error(("model", "precision"), problem)
+    table = None if model.calibration is None else pipeline.resolve(model.calibration)
+    try:
+        return choose_arithmetic(spec, precision=precision, table=table)
+    except CalibrationError as error:
+        raise pipeline.error(("model", "calibration"), str(error)) from error

@@ -8,26 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edge.errors import DatasetError, SourceError
+from edge.engine.kind import BuildRequest, EngineKind, QdqForm
+from edge.engine.select import build_and_load
+from edge.errors import DatasetError
 from edge.evaluate.coco_map import Accumulator, Accuracy
 from edge.evaluate.cocotools import map_by_pycocotools
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth
-from edge.media.stills import StillSource, list_images
-from edge.model.inspect import ModelOverrides, inspect_model
-from edge.quantize.arithmetic import choose_arithmetic
-from edge.quantize.detections import detect_all
-from edge.quantize.engines import make_engine
-from edge.types import Detections, ModelSpec, Precision, StreamId
-from edge.vision.detect import Detector
-from edge.vision.heads import Head
+from edge.media.stills import list_images
+from edge.model.file import read_model_file
+from edge.model.inspect import ModelOverrides, inspect_file
+from edge.quantize.arithmetic import Arithmetic, choose_arithmetic
+from edge.quantize.detections import coco_detector, detect_all
+from edge.quantize.forms import Forms
+from edge.types import Detections, ModelSpec, Precision
 
-__all__ = ["Evaluation", "EvaluationOptions", "coco_detector", "evaluate_model"]
+__all__ = ["Evaluation", "EvaluationOptions", "evaluate_model"]
 
-# COCO's own protocol: every candidate counts, down to where it no longer changes the precision-recall curve.
-SCORE_THRESHOLD = 0.001
-IOU_THRESHOLD = 0.65
-MAX_DETECTIONS = 300
 _BATCH = 4
 
 
@@ -97,52 +94,56 @@ class Evaluation:
         }
 
 
-def evaluate_model(options: EvaluationOptions, *, on_image: Callable[[int, int], None] | None = None) -> Evaluation:
+def evaluate_model(
+    options: EvaluationOptions, kind: EngineKind, *, on_image: Callable[[], None] = lambda: None
+) -> Evaluation:
     """Return the mAP of a model on a set of images.
 
     Args:
         options: model, images, labels, precision, table.
-        on_image: called with the number of images done and of all images.
+        kind: of the engine that runs it.
+        on_image: called after each image.
 
     Raises:
         EdgeError: if model, images, labels, precision or table cannot be used.
     """
-    spec = inspect_model(options.model, overrides=options.overrides)
+    file = read_model_file(options.model)
+    spec = inspect_file(file, overrides=options.overrides)
     paths = _images_by_stem(options.images)
     labels = open_labels(options.labels, spec.labels)
-    arithmetic = choose_arithmetic(spec, precision=options.precision, table=options.table)
-    engine = make_engine(spec, precision=arithmetic.precision, max_batch=_BATCH, content=arithmetic.model)
-    source = StillSource(StreamId("images"), paths, preprocess=spec.preprocess)
-    accumulator, started = Accumulator(), time.monotonic()
+    arithmetic = choose_arithmetic(spec, precision=options.precision, table=options.table, graph=file.graph)
+    forms = Forms(spec, arithmetic.table, file=file)
+    request = BuildRequest(precision=arithmetic.precision, max_batch=_BATCH, options=kind.options_type())
+    engine, started = build_and_load(kind, forms, request), time.monotonic()
+    accumulator = Accumulator()
     kept: dict[str, tuple[Detections, GroundTruth]] = {}
     try:
-        source.open()
-        for header, found in detect_all(source, engine, coco_detector(spec)):
+        for header, found in detect_all(paths, engine, coco_detector(spec)):
             stem = paths[header.frame - 1].stem
             truth = labels.truth(stem, header.source_size)
             accumulator.add(stem, found, truth)
             if options.is_cross_checked:
                 kept[stem] = (found, truth)
-            if on_image is not None:
-                on_image(header.frame, len(paths))
-        name = engine.name
-    except SourceError as error:  # a folder of images is data of the user's, not a stream that may come back
-        raise DatasetError(error.problem, hint="mend or remove it") from error
+            on_image()
     finally:
-        source.close()
         engine.close()
     return Evaluation(
         spec=spec,
         precision=arithmetic.precision,
-        int8_mac_share=arithmetic.int8_mac_share,
+        int8_mac_share=_int8_mac_share(forms, arithmetic),
         table=options.table,
-        engine=name,
+        engine=engine.name,
         accuracy=accumulator.result(),
         unlabelled=labels.unlabelled,
         left_out=labels.left_out,
         elapsed_s=time.monotonic() - started,
         pycocotools=_by_pycocotools(kept) if options.is_cross_checked else None,
     )
+
+
+def _int8_mac_share(forms: Forms, arithmetic: Arithmetic) -> float | None:
+    """Return how much of the model is in INT8 by its pairs or its table; whatever form the engine has asked for."""
+    return forms.qdq_model(QdqForm()).mac_share_int8 if arithmetic.precision is Precision.INT8 else None
 
 
 def _images_by_stem(folder: Path) -> list[Path]:
@@ -161,13 +162,3 @@ def _images_by_stem(folder: Path) -> list[Path]:
 def _by_pycocotools(kept: dict[str, tuple[Detections, GroundTruth]]) -> tuple[float, float]:
     detected = {stem: found for stem, (found, _) in kept.items()}
     return map_by_pycocotools(detected, {stem: truth for stem, (_, truth) in kept.items()})
-
-
-def coco_detector(spec: ModelSpec) -> Detector:
-    """Return the detector that COCO's protocol wants."""
-    return Detector(
-        head=Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides, is_multi_label=True),
-        score_threshold=SCORE_THRESHOLD,
-        iou_threshold=IOU_THRESHOLD,
-        max_detections=MAX_DETECTIONS,
-    )

@@ -1,25 +1,61 @@
-"""The frames of a finite source through an engine: while some canvases are inferred, others are filled and read."""
+"""Still images through whatever runs canvases: while some are inferred, others are filled and read.
+
+All that the room measures goes through here: detections, tensors from inside, a float model and its INT8 one as a pair.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.errors import EndOfStream, SourceError
+from edge.errors import DatasetError, EndOfStream, SourceError
+from edge.media.stills import StillSource
 from edge.protocols import FrameSource, Runner
-from edge.types import Frame, FrameHeader, Letterbox, Preprocess
+from edge.types import Frame, FrameHeader, Letterbox, Preprocess, StreamId
 from edge.vision.letterbox import fill_border, paste
 
-__all__ = ["Placed", "canvases_of", "feed"]
+__all__ = ["Placed", "canvases_of", "feed", "outputs_of", "run_stills"]
 
 _READ_TIMEOUT_S = 60.0
 Placed = tuple[FrameHeader, Letterbox]
 T_co = TypeVar("T_co", covariant=True)
+
+
+def run_stills(paths: Sequence[Path], engine: Runner[T_co]) -> Iterator[tuple[Sequence[Placed], T_co]]:
+    """Yield what comes out of each canvas of images, and which of them were on its rows; in order.
+
+    What is yielded is valid until the next step.
+
+    Raises:
+        DatasetError: if an image cannot be read.
+        EngineError: if an inference failed.
+    """
+    source = StillSource(StreamId("images"), paths, preprocess=engine.preprocess)
+    try:
+        source.open()
+        yield from feed(source, engine)
+    except SourceError as error:  # a folder of images is data of the user's, not a stream that may come back
+        raise DatasetError(error.problem, hint="mend or remove it") from error
+    finally:
+        source.close()
+
+
+def outputs_of(canvases: Iterable[NDArray[np.uint8]], engine: Runner[T_co]) -> Iterator[T_co]:
+    """Yield what comes out of each canvas, uint8 (H, W, 3) RGB, run alone; valid until the next step.
+
+    Raises:
+        EngineError: if an inference failed.
+    """
+    for canvas in canvases:
+        engine.canvases[0][0] = canvas
+        engine.start(0, 1)
+        yield engine.wait(0)
 
 
 def feed(source: FrameSource, engine: Runner[T_co]) -> Iterator[tuple[Sequence[Placed], T_co]]:

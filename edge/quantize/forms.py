@@ -1,8 +1,8 @@
-"""One model in each of the forms that a kind of engine may ask for, made when first asked for."""
+"""One model in each of the forms that a kind of engine may ask for: read once, each form made when first asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from edge.calibrate.apply import quantized_model
@@ -11,7 +11,9 @@ from edge.calibrate.convert import cache_from_table
 from edge.calibrate.table import CalibrationTable
 from edge.engine.kind import QdqForm
 from edge.errors import CalibrationError, ModelError
-from edge.model.graph import load_graph
+from edge.model.file import ModelFile, read_model_file
+from edge.model.graph import Graph
+from edge.model.qdq.half import float16_model
 from edge.model.qdq.insert import QdqModel
 from edge.model.qdq.share import int8_mac_share
 from edge.types import ModelSpec
@@ -20,11 +22,28 @@ __all__ = ["Forms"]
 
 
 class Forms:
-    """`edge.engine.kind.ModelForms` of a model and, for INT8 of a float model, a usable calibration table."""
+    """`edge.engine.kind.ModelForms` of a model and, for INT8 of a float model, a usable calibration table.
 
-    def __init__(self, spec: ModelSpec, table: CalibrationTable | None = None) -> None:
+    Args:
+        spec: what the model's file is.
+        table: None: it runs in float, or by the Q/DQ pairs that it carries.
+        file: that `spec` is of; None: it is read when something is first asked for.
+        means: of channels, by which biases are corrected; None: those of the table.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        table: CalibrationTable | None = None,
+        *,
+        file: ModelFile | None = None,
+        means: Mapping[str, Sequence[float]] | None = None,
+    ) -> None:
         self._spec = spec
         self._table = table
+        self._means = means
+        self._given = file
+        self._float16: bytes | None = None
         self._qdq: dict[QdqForm, QdqModel] = {}
 
     @property
@@ -32,23 +51,27 @@ class Forms:
         """What the model's file is."""
         return self._spec
 
-    @cached_property
-    def _content(self) -> bytes:
-        try:
-            return self._spec.path.read_bytes()
-        except OSError as error:
-            raise ModelError(f"{self._spec.path}: cannot be read: {error.strerror}") from None
+    @property
+    def graph(self) -> Graph:
+        """The inside of the model's file."""
+        return self._file.graph
+
+    def by(self, table: CalibrationTable, *, means: Mapping[str, Sequence[float]] | None = None) -> Forms:
+        """Return the forms of the same model, which is not read again, by another table; `means` as above."""
+        return Forms(self._spec, table, file=self._file, means=means)
 
     def float_model(self, *, is_float16: bool = False) -> bytes:
-        """Return the ONNX as it is."""
-        if is_float16:
-            raise ModelError(f"{self._spec.name}: is not converted to float16 by this version")
-        return self._content
+        """Return the ONNX as it is, or computing in float16 with float32 input and output."""
+        if not is_float16:
+            return self._file.content
+        if self._float16 is None:
+            self._float16 = float16_model(self.graph, self._spec.name)
+        return self._float16
 
     def qdq_model(self, form: QdqForm) -> QdqModel:
         """Return the ONNX with Q/DQ pairs."""
         if form not in self._qdq:
-            self._qdq[form] = self._made(form)
+            self._qdq[form] = self._carried if self._spec.is_quantized else self._made(form)
         return self._qdq[form]
 
     @property
@@ -67,11 +90,28 @@ class Forms:
         text = cache_text(CalibrationCache(tensorrt=made.tensorrt, calibrator=calibrator, scales=made.scales))
         return f"TRT-{version}-{calibrator}\n{text.partition(chr(10))[2]}".encode()
 
+    @cached_property
+    def _file(self) -> ModelFile:
+        file = self._given or read_model_file(self._spec.path)
+        if file.sha256 != self._spec.sha256:
+            raise ModelError(f"{file.path}: has changed since it was looked at", hint="run the command again")
+        return file
+
+    @cached_property
+    def _carried(self) -> QdqModel:
+        """The model as it is, with the pairs that it carries, whatever form is asked for."""
+        share = int8_mac_share(self.graph, self._spec)
+        return QdqModel(model=self._file.content, quantized_nodes=(), float_nodes=(), mac_share_int8=share, ranges={})
+
     def _made(self, form: QdqForm) -> QdqModel:
-        if self._spec.is_quantized:
-            share = int8_mac_share(load_graph(self._spec.path), self._spec)
-            return QdqModel(model=self._content, quantized_nodes=(), float_nodes=(), mac_share_int8=share, ranges={})
-        return quantized_model(self._required(), self._spec, is_float16=form.float_type == "float16")
+        return quantized_model(
+            self._required(),
+            self._spec,
+            graph=self.graph,
+            means=self._means,
+            is_float16=form.float_type == "float16",
+            has_float_weights=form.weights == "float",
+        )
 
     def _required(self) -> CalibrationTable:
         if self._table is None:

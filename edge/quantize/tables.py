@@ -7,21 +7,25 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.calibrate.apply import quantized_model, usable_table
+from edge.calibrate.apply import usable_table
 from edge.calibrate.cache import CalibrationCache, cache_text, read_cache
 from edge.calibrate.convert import cache_from_table, table_from_cache, table_from_qdq
 from edge.calibrate.dynamic_ranges import ranges_text
 from edge.calibrate.files import write_all, write_whole
 from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import facts_of_graph, facts_of_model
+from edge.calibrate.lint.facts import ModelFacts, facts_of_graph
 from edge.calibrate.lint.finding import Finding
 from edge.calibrate.table import CalibrationTable
 from edge.calibrate.table_file import read_table, table_text, write_table
+from edge.engine.kind import QdqForm
 from edge.errors import CalibrationError
+from edge.model.file import read_model_file
 from edge.model.graph import graph_from_bytes
-from edge.model.inspect import inspect_graph, inspect_model
+from edge.model.inspect import inspect_file, inspect_graph
 from edge.model.qdq.insert import QdqModel
 from edge.model.qdq.read import read_qdq
+from edge.quantize.forms import Forms
+from edge.types import ModelSpec
 
 __all__ = ["ImportedTable", "export_ranges", "export_table", "import_cache", "import_qdq", "lint_file", "write_qdq"]
 
@@ -46,9 +50,9 @@ def import_cache(cache: Path, *, out: Path, model: Path | None) -> ImportedTable
         EdgeError: if cache or model cannot be used, or the table cannot be written; nothing is written then.
     """
     content = read_cache(cache)
-    spec = None if model is None else inspect_model(model)
+    facts, spec = _facts_and_spec(model)
     table = table_from_cache(content, spec)
-    findings = lint_table(table, None if spec is None else facts_of_model(spec))
+    findings = lint_table(table, facts)
     write_table(out, table)
     return ImportedTable(table=table, findings=findings)
 
@@ -113,17 +117,27 @@ def lint_file(path: Path, *, model: Path | None) -> tuple[Finding, ...]:
         EdgeError: if table or model cannot be read at all.
     """
     table = read_table(path)
-    return lint_table(table, None if model is None else facts_of_model(inspect_model(model)))
+    return lint_table(table, _facts_and_spec(model)[0])
 
 
-def write_qdq(path: Path, *, model: Path, out: Path, is_float16: bool) -> QdqModel:
+def _facts_and_spec(model: Path | None) -> tuple[ModelFacts | None, ModelSpec | None]:
+    """Return what a model is, read once; nothing of no model."""
+    if model is None:
+        return None, None
+    file = read_model_file(model)
+    spec = inspect_file(file)
+    return facts_of_graph(file.graph, spec), spec
+
+
+def write_qdq(path: Path, *, model: Path, out: Path, form: QdqForm) -> QdqModel:
     """Write `model` with explicit Q/DQ pairs by the ranges of the table at `path`; return what was made.
 
     Raises:
         EdgeError: if table or model cannot be used, lint finds an error, or the file cannot be written; nothing is
             written then.
     """
-    spec = inspect_model(model)
-    made = quantized_model(usable_table(path, spec), spec, is_float16=is_float16)
+    file = read_model_file(model)
+    spec = inspect_file(file)
+    made = Forms(spec, usable_table(path, spec, file.graph), file=file).qdq_model(form)
     write_whole(out, made.model)
     return made

@@ -13,7 +13,7 @@ from edge.device.layout import Layout
 from edge.device.releases import check_release
 from edge.device.settings import read_settings
 from edge.errors import ConfigError, DeployError
-from edge.runtime.arithmetic import CALIBRATION_DIGITS
+from edge.quantize.arithmetic import CALIBRATION_DIGITS
 from edge.runtime.soundness import require_engine, require_files
 from edge.types import Precision
 

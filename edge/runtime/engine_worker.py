@@ -24,8 +24,8 @@ from edge.engine.pipeline_model import max_batch_of, read_model
 from edge.engine.section import choose_engine
 from edge.errors import DeployError, EdgeError, EngineError
 from edge.protocols import Engine
+from edge.quantize.arithmetic import Arithmetic, arithmetic_of
 from edge.quantize.forms import Forms
-from edge.runtime.arithmetic import Arithmetic, choose_arithmetic
 from edge.runtime.build_progress import ProgressFile
 from edge.runtime.engine_choice import Candidate, Made, choose_precision
 from edge.runtime.engine_gate import Gate, read_gate
@@ -138,7 +138,7 @@ class _Maker:
 
     @cached_property
     def arithmetic(self) -> Arithmetic:
-        return choose_arithmetic(self.pipeline, self.spec)
+        return arithmetic_of(self.pipeline, self.spec)
 
     @cached_property
     def _forms(self) -> Forms:

@@ -12,8 +12,8 @@ from edge.engine.section import choose_engine
 from edge.engine.select import build_and_load
 from edge.errors import EngineError
 from edge.protocols import Engine
+from edge.quantize.arithmetic import arithmetic_of
 from edge.quantize.forms import Forms
-from edge.runtime.arithmetic import choose_arithmetic
 from edge.runtime.deployed import Deployed
 from edge.runtime.engine_inputs import require_same_inputs
 from edge.types import ModelSpec, Precision
@@ -56,7 +56,7 @@ def start_engine(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed | None)
 
 
 def _build(pipeline: Pipeline, spec: ModelSpec) -> Running:
-    arithmetic, chosen = choose_arithmetic(pipeline, spec), choose_engine(pipeline)
+    arithmetic, chosen = arithmetic_of(pipeline, spec), choose_engine(pipeline)
     _log.info("engine kind=%s reason=%s", chosen.kind, chosen.reason)
     request = BuildRequest(
         precision=arithmetic.precision,

@@ -19,7 +19,7 @@ from edge.evaluate.labels import open_labels
 from edge.media.stills import list_images
 from edge.model.inspect import inspect_model
 from edge.quantize.calibration.images import find_images, still_source
-from edge.quantize.evaluation import coco_detector
+from edge.quantize.detections import coco_detector
 from edge.vision import letterbox
 from tests.bench.calibration import _pixels
 

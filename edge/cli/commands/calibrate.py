@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli.lazy import verbosity_option
+from edge.cli.options import engine_option
 
 if TYPE_CHECKING:
-    from edge.quantize.calibration import Calibration
+    from edge.quantize.calibration import Calibration, CalibrationOptions
 
 __all__ = ["calibrate"]
 
@@ -28,12 +29,22 @@ Examples:
   edge-deploy calibrate yolo11s.onnx --images gates/ --labels gates-labels/
   edge-deploy calibrate yolo11s.onnx --images gates/ -o yolo11s-gates.calib.json --method mse
   edge-deploy calibrate yolo11s.onnx --images day1/ --method mse --save-histograms day1.npz
-  edge-deploy calibrate yolo11s.onnx --histograms day1.npz --histograms day2.npz --method mse"""
+  edge-deploy calibrate yolo11s.onnx --histograms day1.npz --histograms day2.npz --method mse
+  edge-deploy calibrate yolo11s.onnx --images gates/ --engine tensorrt --calibrator entropy2 --batch 8"""
 )
 @click.argument("model", type=_path)
 @click.option("--images", type=_path, metavar="DIR", help="100 to 2000 images like those of the cameras.")
 @click.option("-o", "--out", type=_path, metavar="FILE", help="Table to write.  [default: MODEL.calib.json]")
-@click.option("--method", type=click.Choice(_METHODS), default="auto", show_default=True, help="How ranges are chosen.")
+@click.option("--method", type=click.Choice(_METHODS), help="How ranges are chosen.  [default: auto]")
+@engine_option
+@click.option(
+    "--calibrator",
+    metavar="NAME",
+    help="Ranges by a calibrator of the engine's own library instead. TensorRT 8.5 to 10: entropy2, minmax, entropy, "
+    "legacy.",
+)
+@click.option("--quantile", type=click.FloatRange(0, 1), metavar="0..1", help="Of the calibrator legacy.")
+@click.option("--cutoff", type=click.FloatRange(0, 1), metavar="0..1", help="Regression cutoff of the same.")
 @click.option("--labels", type=_path, metavar="DIR|FILE", help="YOLO .txt folder or COCO .json; mAP is measured then.")
 @click.option(
     "--max-drop",
@@ -45,61 +56,45 @@ Examples:
 @click.option("--save-histograms", type=_path, metavar="FILE", help="Keep what was seen, to be merged elsewhere.")
 @click.option("--histograms", type=_path, multiple=True, metavar="FILE", help="Merge what was seen elsewhere; repeat.")
 @click.option(
-    "--batch", "max_batch", type=click.IntRange(1, 64), default=1, help="Images on one canvas; the result is the same."
+    "--batch",
+    "max_batch",
+    type=click.IntRange(1, 64),
+    default=1,
+    help="Images on one canvas; the result is the same, but for that of some calibrators.",
 )
 @click.option("--skip-undecodable", "is_skipping", is_flag=True, help="Leave out files that cannot be decoded.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
-def calibrate(
-    model: Path,
-    images: Path | None,
-    out: Path | None,
-    method: str,
-    labels: Path | None,
-    max_drop: float | None,
-    keep_float: tuple[str, ...],
-    save_histograms: Path | None,
-    histograms: tuple[Path, ...],
-    max_batch: int,
-    is_skipping: bool,
-    as_json: bool,
-) -> None:
+def calibrate(model: Path, out: Path | None, save_histograms: Path | None, as_json: bool, **asked: Any) -> None:
     """Make the calibration table with which a model runs in INT8.
 
     `auto` tries, on images that no range comes from, which method suits each tensor and which layers have to stay in
     float, by what INT8 does to boxes and scores. With labels the result is proven: mAP50-95 of INT8 is measured
     beside float's; where more than --max-drop is lost, more layers go to float, and if that does not help no table is
     written. Half of the images (of more than 128: a third) are kept apart for that.
+
+    With --calibrator the engine's own library chooses the ranges, from the same pixels; its cache becomes the table.
     """
     from edge.calibrate.files import write_all
     from edge.calibrate.observations_file import observations_bytes
     from edge.calibrate.table_file import table_text
-    from edge.calibrate.thresholds.method import Method
     from edge.cli.output import echo_json, echo_pairs, stage_bars
-    from edge.quantize.calibration import CalibrationHooks, CalibrationOptions
+    from edge.engine.select import usable_kind
+    from edge.quantize.calibration import CalibrationHooks
     from edge.quantize.calibration import calibrate as run
 
     path = out or model.with_suffix(".calib.json")
-    _require_sense(images, histograms, method, labels, max_drop)
-    _require_places(path, save_histograms, inputs=(model, *histograms))
-    options = CalibrationOptions(
-        model=model,
-        images=images,
-        method=None if method == "auto" else Method(method),
-        labels=labels,
-        max_drop=_PROMISED if max_drop is None else max_drop,
-        keep_float=keep_float,
-        histograms=histograms,
-        max_batch=max_batch,
-        is_skipping_undecodable=is_skipping,
-    )
+    _require_sense(**asked)
+    _require_calibrator_alone(save_histograms, **asked)
+    _require_places(path, save_histograms, inputs=(model, *asked["histograms"]))
+    options, kind = _options(model, **asked), usable_kind(asked["engine"])
     with stage_bars() as bars:
-        done = run(options, CalibrationHooks(on_stage=bars.stage, on_step=bars.advance))
+        done = run(options, kind, CalibrationHooks(on_stage=bars.stage, on_step=bars.advance))
     files = {path: table_text(done.table).encode()}
     if save_histograms is not None:
         files[save_histograms] = observations_bytes(done.observations)
     write_all(files)
-    for warning in _warnings(done, has_labels=labels is not None):
+    for warning in _warnings(done, has_labels=options.labels is not None):
         click.echo(f"warning: {warning}", err=True)
     if as_json:
         echo_json(_as_json(done, path))
@@ -107,12 +102,43 @@ def calibrate(
         echo_pairs(_lines(done, path))
 
 
+def _options(
+    model: Path,
+    *,
+    method: str | None,
+    max_drop: float | None,
+    calibrator: str | None,
+    quantile: float | None,
+    cutoff: float | None,
+    is_skipping: bool,
+    engine: str,
+    **same: Any,
+) -> CalibrationOptions:
+    from edge.calibrate.thresholds.method import Method
+    from edge.quantize.calibration import CalibrationOptions, LibraryCalibrator
+
+    return CalibrationOptions(
+        model=model,
+        method=None if method in (None, "auto") else Method(method),
+        calibrator=None if calibrator is None else LibraryCalibrator(name=calibrator, quantile=quantile, cutoff=cutoff),
+        max_drop=_PROMISED if max_drop is None else max_drop,
+        is_skipping_undecodable=is_skipping,
+        **same,
+    )
+
+
 def _require_sense(
-    images: Path | None, histograms: tuple[Path, ...], method: str, labels: Path | None, max_drop: float | None
+    *,
+    images: Path | None,
+    histograms: tuple[Path, ...],
+    method: str | None,
+    labels: Path | None,
+    max_drop: float | None,
+    **_: object,
 ) -> None:
     if images is None and not histograms:
         raise click.UsageError("name a folder with --images, or saved --histograms")
-    if images is None and (method == "auto" or labels is not None):
+    if images is None and (method in (None, "auto") or labels is not None):
         raise click.UsageError(
             "histograms alone cannot prove anything: add --images, or state a --method without labels"
         )
@@ -120,6 +146,16 @@ def _require_sense(
         raise click.UsageError("--max-drop is a number of mAP points, got nan")
     if max_drop is not None and labels is None:
         raise click.UsageError("--max-drop is a promise about mAP: add --labels, so that mAP can be measured")
+
+
+def _require_calibrator_alone(save_histograms: Path | None, *, calibrator: str | None, **asked: Any) -> None:
+    """A calibrator of a library chooses ranges itself and shows no histogram."""
+    others = {"--method": asked["method"], "--histograms": asked["histograms"], "--save-histograms": save_histograms}
+    settings = {"--quantile": asked["quantile"], "--cutoff": asked["cutoff"]}
+    if calibrator is not None and (found := [option for option, value in others.items() if value]):
+        raise click.UsageError(f"--calibrator {calibrator} chooses ranges itself: leave out {found[0]}")
+    if calibrator is None and (found := [option for option, value in settings.items() if value is not None]):
+        raise click.UsageError(f"{found[0]} is a setting of a --calibrator, and none is named")
 
 
 def _require_places(table: Path, save_histograms: Path | None, *, inputs: tuple[Path, ...]) -> None:
@@ -137,8 +173,6 @@ def _require_places(table: Path, save_histograms: Path | None, *, inputs: tuple[
 
 
 def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:
-    from edge.calibrate.lint.check import lint_table
-    from edge.calibrate.lint.facts import facts_of_model
     from edge.quantize.calibration import FEW_IMAGES
 
     seen = done.observations.images
@@ -149,7 +183,7 @@ def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:
         yield f"ranges come from {seen} images only; with fewer than {FEW_IMAGES} INT8 may clip what cameras see later"
     if not has_labels:
         yield "without --labels nothing is promised about mAP; measure it with edge-deploy evaluate --table"
-    for finding in lint_table(done.table, facts_of_model(done.spec)):
+    for finding in done.findings:
         yield f"{finding.code}: {finding.problem}; {finding.fix}"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edge.cli.lazy import verbosity_option
+from edge.cli.options import engine_option
 
 if TYPE_CHECKING:
     from edge.quantize.comparison import Comparison
@@ -35,10 +36,13 @@ Examples:
 @click.option("--table", type=_path, required=True, metavar="TABLE", help="Calibration table (*.calib.json).")
 @click.option("--images", type=_path, required=True, metavar="DIR", help="Folder of images.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N images, by name.")
+@engine_option
 @click.option("--html", "page", type=_path, metavar="FILE", help="Also write a page with plots.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
-def compare(model: Path, table: Path, images: Path, limit: int | None, page: Path | None, as_json: bool) -> None:
+def compare(
+    model: Path, table: Path, images: Path, limit: int | None, engine: str, page: Path | None, as_json: bool
+) -> None:
     """Compare INT8 with float, layer by layer: signal lost, time saved.
 
     SQNR is the signal to quantization noise of a layer's output, with everything in front of it in INT8 as well; what
@@ -46,12 +50,13 @@ def compare(model: Path, table: Path, images: Path, limit: int | None, page: Pat
     thread of this machine, not of a Jetson.
     """
     from edge.cli.output import echo_json, progress_bar
+    from edge.engine.select import usable_kind
     from edge.quantize.comparison import TIMED_RUNS, ComparisonOptions, compare_model, images_to_compare
 
     _require_folder(page)
     options = ComparisonOptions(model=model, table=table, images=images, limit=limit)
     with progress_bar("compare", total=len(images_to_compare(options)) + TIMED_RUNS) as bar:
-        found = compare_model(options, on_step=bar.advance)
+        found = compare_model(options, usable_kind(engine), on_step=bar.advance)
     if as_json:
         echo_json(found.as_json())
     else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edge.cli.lazy import verbosity_option
+from edge.cli.options import engine_option
 from edge.types import Precision
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ Examples:
     metavar="TABLE",
     help="Calibration table: measure INT8 as a pipeline with it would run.",
 )
+@engine_option
 @click.option("--pycocotools", "is_cross_checked", is_flag=True, help="Also measure with pycocotools (extra: coco).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
@@ -52,6 +54,7 @@ def evaluate(
     labels: Path,
     precision: str | None,
     table: Path | None,
+    engine: str,
     is_cross_checked: bool,
     as_json: bool,
 ) -> None:
@@ -64,6 +67,7 @@ def evaluate(
     always runs in INT8, as it is.
     """
     from edge.cli.output import echo_json, echo_pairs, progress_bar
+    from edge.engine.select import usable_kind
     from edge.media.stills import list_images
     from edge.quantize.evaluation import EvaluationOptions, evaluate_model
 
@@ -76,7 +80,7 @@ def evaluate(
         is_cross_checked=is_cross_checked,
     )
     with progress_bar("evaluate", total=len(list_images(images))) as bar:
-        result = evaluate_model(options, on_image=lambda done, total: bar.advance())
+        result = evaluate_model(options, usable_kind(engine), on_image=bar.advance)
     content = result.as_json()
     if as_json:
         echo_json(content)

@@ -290,24 +290,37 @@ def _count_errors(findings: Iterable[Finding]) -> int:
     epilog="""\b
 Examples:
   edge-deploy table qdq gates.calib.json --model yolo11s.onnx -o yolo11s-int8.onnx
-  edge-deploy table qdq gates.calib.json --model yolo11s.onnx -o yolo11s-int8.onnx --float16""",
+  edge-deploy table qdq gates.calib.json --model yolo11s.onnx -o yolo11s-int8.onnx --float16
+  edge-deploy table qdq gates.calib.json --model yolo11s.onnx -o yolo11s-int8.onnx --weights float""",
 )
 @click.argument("path", type=_path, metavar="TABLE")
 @click.option("--model", type=_path, required=True, metavar="ONNX", help="The float model that the table is of.")
 @_out_option
 @click.option("--float16", "is_float16", is_flag=True, help="The rest in float16, for strongly typed TensorRT.")
+@click.option(
+    "--weights",
+    type=click.Choice(("int8", "float")),
+    default="int8",
+    show_default=True,
+    help="How weights are stored: int8 for TensorRT 10 and newer, float with a Q/DQ pair for TensorRT 8 as well.",
+)
 @_json_option
 @verbosity_option
-def qdq(path: Path, model: Path, out: Path, is_float16: bool, as_json: bool) -> None:
-    """Write a model that runs in INT8 by the ranges of a table, on TensorRT 8.5 and newer and on OpenVINO.
+def qdq(path: Path, model: Path, out: Path, is_float16: bool, weights: str, as_json: bool) -> None:
+    """Write a model that runs in INT8 by the ranges of a table.
+
+    Weights as int8 take a quarter of the bytes; TensorRT 10 and newer, TensorRT for RTX, OpenVINO and ONNX Runtime take
+    them. TensorRT 8 (JetPack 5 and 6.0) wants --weights float and no --float16. Results are the same to the bit.
 
     A table with errors is refused. What INT8 costs in accuracy is not known from a table: measure it with
     `edge-deploy evaluate`.
     """
     from edge.cli.output import echo_json
+    from edge.engine.kind import QdqForm
     from edge.quantize.tables import write_qdq
 
-    made = write_qdq(path, model=model, out=out, is_float16=is_float16)
+    form = QdqForm(float_type="float16" if is_float16 else "float32", weights="float" if weights == "float" else "int8")
+    made = write_qdq(path, model=model, out=out, form=form)
     if as_json:
         share = round(made.mac_share_int8, 4)
         echo_json({"model": str(out), "int8_mac_share": share, "float_nodes": list(made.float_nodes)})

@@ -26,7 +26,6 @@ from edge.bundle.manifest import (
 )
 from edge.bundle.sbom import ModelCard, make_sbom
 from edge.bundle.sign import DOWNGRADE, RELEASE, fingerprint, sign
-from edge.calibrate.apply import usable_table
 from edge.calibrate.table import CalibrationTable
 from edge.config.load import Pipeline, load_pipeline
 from edge.deploy.bundling.contents import Contents, collect_contents, digest_of
@@ -35,8 +34,9 @@ from edge.deploy.bundling.golden import Golden, make_golden
 from edge.deploy.bundling.keys import find_key
 from edge.engine.pipeline_model import max_batch_of, read_model
 from edge.engine.section import read_section
-from edge.errors import CalibrationError, DeployError
+from edge.errors import DeployError
 from edge.evaluate.golden_file import encode_golden
+from edge.quantize.arithmetic import arithmetic_of
 from edge.quantize.forms import Forms
 from edge.types import ModelSpec, Precision
 from edge.version import __version__
@@ -130,9 +130,9 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
     key = find_key(options.key)
     signer = fingerprint(key)
     spec = read_model(pipeline)
-    table = _table(pipeline, spec)
+    arithmetic = arithmetic_of(pipeline, spec)
+    precision, table = arithmetic.precision, arithmetic.table
     contents = collect_contents(pipeline, needs_table=table is not None)
-    precision = _precision(pipeline, spec, has_table=table is not None)
     with tempfile.TemporaryDirectory(prefix="edge-bundle-") as folder:
         golden = None
         if options.has_golden:
@@ -151,26 +151,6 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
         files = {path: entry.content for path, entry in contents.entries.items()}
         bundle = write_bundle(options.out, manifest, manifest_bytes=content, signature=signature, files=files)
     return Bundled(bundle=bundle, golden=golden, signer=signer, key=key)
-
-
-def _table(pipeline: Pipeline, spec: ModelSpec) -> CalibrationTable | None:
-    """Return the table that the release runs by; lint finds no error in it."""
-    model = pipeline.config.model
-    if Precision(model.precision) is not Precision.INT8 or model.calibration is None:
-        return None
-    try:
-        return usable_table(pipeline.resolve(model.calibration), spec)
-    except CalibrationError as error:
-        raise pipeline.error(("model", "calibration"), str(error)) from error
-
-
-def _precision(pipeline: Pipeline, spec: ModelSpec, *, has_table: bool) -> Precision:
-    precision = Precision(pipeline.config.model.precision)
-    if precision is Precision.INT8 and not has_table and not spec.is_quantized:
-        # Scales that nobody measured are random scales: refused, always.
-        problem = f"int8 needs a calibration table, {spec.path} is a float model; add model.calibration, or use fp16"
-        raise pipeline.error(("model", "precision"), problem)
-    return Precision.INT8 if spec.is_quantized else precision
 
 
 def _golden(

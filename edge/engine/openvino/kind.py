@@ -57,7 +57,7 @@ class _OpenVino:
         settings = OpenVinoOptions(
             max_batch=request.max_batch,
             precision=request.precision,
-            threads=options.threads,
+            threads=1 if request.is_one_of_many else options.threads,
             rows_per_request=min(options.rows_per_request, request.max_batch),
         )
         spec = dataclasses.replace(spec, is_quantized=request.precision is Precision.INT8)

@@ -1,4 +1,4 @@
-"""The float16 variant: what is not INT8 computes in float16, as strongly typed TensorRT takes the types of the file.
+"""The float16 variants: what is not INT8 computes in float16, as strongly typed TensorRT takes the types of the file.
 
 Input and output stay float32, and so does decoding: all that no convolution or matrix product comes after. Boxes of
 640 pixels would move by half a pixel, and scores that differ would become equal.
@@ -15,23 +15,49 @@ from numpy.typing import NDArray
 from edge.errors import ModelError
 from edge.model.draft import Draft
 from edge.model.graph import Graph, Node, node_proto
+from edge.model.obstacles import QDQ_OPERATORS
+from edge.model.opset import element_types, with_opset
 from edge.model.qdq.placement import WEIGHTED, called
 
 if TYPE_CHECKING:
     from edge.model.graph import NodeProto
 
-__all__ = ["halve"]
+__all__ = ["float16_model", "halve"]
 
 _FLOAT32_INPUTS: Mapping[str, tuple[int, ...]] = {"Resize": (1, 2)}  # regions and factors stay as they are
 _WITH_SUBGRAPHS = frozenset(("If", "Loop", "Scan"))
 _LARGEST = float(np.finfo(np.float16).max)
+_OPSET = 13  # the first in which every operator that our models have takes float16
+
+
+def float16_model(graph: Graph, where: str) -> bytes:
+    """Return a float32 model that computes in float16, up to its decoding, with float32 input and output.
+
+    Args:
+        graph: its inside.
+        where: names the model in errors.
+
+    Raises:
+        ModelError: if it carries Q/DQ pairs, has subgraphs, or constants that float16 cannot hold.
+    """
+    if any(node.op_type in QDQ_OPERATORS for node in graph.nodes):
+        raise ModelError(
+            f"{where}: carries Q/DQ pairs, whose float16 form would be another model", hint="start from the float model"
+        )
+    graph = with_opset(graph, _OPSET, where)
+    draft = Draft(graph)
+    draft.store_inputs_apart()
+    halve(draft, element_types(graph), where)
+    draft.sweep()
+    draft.graph()
+    return draft.to_bytes()
 
 
 def halve(draft: Draft, types: Mapping[str, str], where: str) -> None:
-    """Change `draft`, whose Q/DQ scales are float16 already.
+    """Change `draft`, whose Q/DQ scales, if it has any, are float16 already.
 
     Args:
-        draft: a model with Q/DQ pairs.
+        draft: a model.
         types: element types of the float32 model that it was made from.
         where: names the model in errors.
 

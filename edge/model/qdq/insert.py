@@ -1,9 +1,10 @@
 """From a float model and ranges to an explicit Q/DQ model.
 
-Weights are stored as int8 in front of a DequantizeLinear: a quarter of the bytes, which TensorRT, OpenVINO and ONNX
-Runtime take. Biases stay in float; where the means of what a convolution reads are known, what the rounding of its
-weights adds on average is taken off (`edge.model.qdq.bias`). Names follow from the tensor (`x/scale`, `x/dequantized`),
-all others are untouched.
+Weights are stored as int8 in front of a DequantizeLinear: a quarter of the bytes, which TensorRT 10, OpenVINO and ONNX
+Runtime take; or in float in front of a pair, which TensorRT 8 takes too and which computes the same to the bit. Biases
+stay in float; where the means of what a convolution reads are known, what the rounding of its weights adds on average
+is taken off (`edge.model.qdq.bias`). Names follow from the tensor (`x/scale`, `x/dequantized`), all others are
+untouched.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ from edge.model.opset import element_types, with_opset
 from edge.model.qdq.bias import mean_shift
 from edge.model.qdq.half import halve
 from edge.model.qdq.placement import Placement, called, place
-from edge.model.qdq.scales import channel_axis, dequantize_weight, group_ranges, quantize_weight, scale_of
+from edge.model.qdq.scales import (
+    channel_axis,
+    dequantize_weight,
+    group_ranges,
+    quantizable_weight,
+    quantize_weight,
+    scale_of,
+)
 from edge.types import ModelSpec
 
 if TYPE_CHECKING:
@@ -65,6 +73,7 @@ def insert_qdq(
     keep_float: Collection[str],
     means: Mapping[str, Sequence[float]] | None = None,
     is_float16: bool = False,
+    has_float_weights: bool = False,
 ) -> QdqModel:
     """Return `model` with Q/DQ pairs where `edge.model.qdq.placement` puts them.
 
@@ -75,6 +84,7 @@ def insert_qdq(
         keep_float: names of nodes that stay in float, and of tensors that are not quantized, nor what reads them.
         means: of each channel of some tensors; biases are corrected behind those.
         is_float16: compute the rest in float16, for strongly typed TensorRT (opset 19); decoding stays in float32.
+        has_float_weights: store weights in float, with a Q/DQ pair behind each.
 
     Raises:
         ModelError: if the model is quantized or half precision already, cannot be converted, or does not fit the names.
@@ -86,7 +96,8 @@ def insert_qdq(
     placement = place(graph, keep_float)
     amax = group_ranges(graph, placement, ranges)
     _require_finite_in(np.finfo(np.float16 if is_float16 else np.float32), amax, spec.name)
-    writer = _Writer(graph, np.float16 if is_float16 else np.float32, means or {})
+    dtype = np.float16 if is_float16 else np.float32
+    writer = _Writer(graph, dtype, means or {}, has_float_weights=has_float_weights)
     draft = writer.written(placement, amax)
     if is_float16:
         halve(draft, element_types(graph), spec.name)
@@ -104,10 +115,18 @@ def insert_qdq(
 class _Writer:
     """Puts pairs into a copy of a graph."""
 
-    def __init__(self, graph: Graph, dtype: type[np.floating[Any]], means: Mapping[str, Sequence[float]]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        dtype: type[np.floating[Any]],
+        means: Mapping[str, Sequence[float]],
+        *,
+        has_float_weights: bool,
+    ) -> None:
         self._graph = graph
         self._dtype = dtype
         self._means = means
+        self._has_float_weights = has_float_weights
         self._draft = Draft(graph)
         self._before: dict[int, list[NodeProto]] = {}
         self._dequantized: dict[str, str] = {}
@@ -144,9 +163,14 @@ class _Writer:
         axis = channel_axis(node, weight.ndim)
         if (name, axis) not in self._weights:
             values, scales = quantize_weight(weight, axis, self._dtype)
-            stored = self._draft.add_constant(f"{name}/quantized", values)
             scale = self._draft.add_constant(f"{name}/scale", scales)
             zero = self._draft.add_constant(f"{name}/zero_point", np.zeros(scales.shape, np.int8))
+            if self._has_float_weights:
+                kept = self._draft.add_constant(f"{name}/float", quantizable_weight(weight, scales, axis))
+                read = (kept, scale, zero)
+                stored = self._insert("QuantizeLinear", read, f"{name}/quantized", position, axis=axis)
+            else:
+                stored = self._draft.add_constant(f"{name}/quantized", values)
             made = self._insert("DequantizeLinear", (stored, scale, zero), f"{name}/dequantized", position, axis=axis)
             self._weights[name, axis] = made, dequantize_weight(values, scales, axis) - weight
         return self._weights[name, axis]

@@ -20,7 +20,15 @@ from edge.errors import ModelError
 from edge.model.graph import Graph, Node
 from edge.model.qdq.placement import Placement, is_moving
 
-__all__ = ["LEVELS", "channel_axis", "dequantize_weight", "group_ranges", "quantize_weight", "scale_of"]
+__all__ = [
+    "LEVELS",
+    "channel_axis",
+    "dequantize_weight",
+    "group_ranges",
+    "quantizable_weight",
+    "quantize_weight",
+    "scale_of",
+]
 
 LEVELS = 127
 _LISTED = 8
@@ -40,6 +48,16 @@ def quantize_weight(
     scales = _positive(np.where(amax > 0, amax, LEVELS), dtype)
     spread = _spread(scales, axis, weight.ndim)
     return np.clip(np.rint(weight / spread), -LEVELS, LEVELS).astype(np.int8), scales
+
+
+def quantizable_weight(weight: NDArray[Any], scales: NDArray[Any], axis: int) -> NDArray[Any]:
+    """Return `weight`, such that ONNX's QuantizeLinear makes of it what `quantize_weight` does.
+
+    ONNX has the level -128, which a channel would use whose scale is so small that it was rounded.
+    """
+    largest = LEVELS * _spread(scales, axis, weight.ndim)
+    is_beyond = np.rint(np.abs(weight) * LEVELS / largest) > LEVELS
+    return np.where(is_beyond, np.clip(weight, -largest, largest), weight)
 
 
 def dequantize_weight(values: NDArray[np.int8], scales: NDArray[Any], axis: int) -> NDArray[np.float32]:

@@ -1,11 +1,6 @@
 """From a model and images to a calibration table, and to the proof that it keeps the accuracy."""
 
-from edge.quantize.calibration.calibrate import (
-    FEW_IMAGES,
-    Calibration,
-    CalibrationHooks,
-    CalibrationOptions,
-    calibrate,
-)
+from edge.quantize.calibration.calibrate import FEW_IMAGES, calibrate
+from edge.quantize.calibration.options import Calibration, CalibrationHooks, CalibrationOptions, LibraryCalibrator
 
-__all__ = ["FEW_IMAGES", "Calibration", "CalibrationHooks", "CalibrationOptions", "calibrate"]
+__all__ = ["FEW_IMAGES", "Calibration", "CalibrationHooks", "CalibrationOptions", "LibraryCalibrator", "calibrate"]

@@ -15,7 +15,7 @@ from edge.calibrate.thresholds.method import Method, range_of
 from edge.model.graph import Graph
 from edge.types import ModelSpec
 
-__all__ = ["SEARCHED_METHODS", "made_table", "ranges_by_method", "with_means"]
+__all__ = ["DEAD", "DEAD_RANGE", "SEARCHED_METHODS", "made_table", "ranges_by_method", "tried_table", "with_means"]
 
 # By the names that a table gives them; the first one wins where two are equally good.
 SEARCHED_METHODS: Mapping[str, tuple[Method, float]] = {
@@ -25,8 +25,8 @@ SEARCHED_METHODS: Mapping[str, tuple[Method, float]] = {
     "minmax": (Method.MINMAX, 0.0),
     "entropy": (Method.ENTROPY, 0.0),
 }
-_DEAD = "dead"
-_DEAD_RANGE = 127.0  # scale 1: zeros stay zeros, and what is below 0.5 becomes one
+DEAD = "dead"
+DEAD_RANGE = 127.0  # scale 1: zeros stay zeros, and what is below 0.5 becomes one
 
 
 def ranges_by_method(observations: Observations, method: Method | None) -> dict[str, dict[str, float]]:
@@ -56,7 +56,7 @@ def made_table(
     tensors = {
         tensor: TensorRange(amax=ranges[tensor][name], method=name)
         if ranges[tensor][name]
-        else TensorRange(amax=_DEAD_RANGE, method=_DEAD)
+        else TensorRange(amax=DEAD_RANGE, method=DEAD)
         for tensor, name in choice.methods.items()
     }
     known = {name: tensor.amax for name, tensor in tensors.items()} | dict(observations.peaks)
@@ -73,6 +73,20 @@ def made_table(
         tensors=tensors,
         keep_float=tuple(sorted(choice.floats)),
         float_reasons=choice.floats,
+    )
+
+
+def tried_table(choice: Choice, ranges: Mapping[str, Mapping[str, float]]) -> CalibrationTable:
+    """Return what `choice` says of the tensors that pairs stand on, and no more: enough to try it, not to keep it."""
+    return CalibrationTable(
+        model=None,
+        preprocess=None,
+        preprocess_sha256=None,
+        dataset=None,
+        method="trial",
+        made_by=MadeBy(engine="trial"),
+        tensors={name: TensorRange(amax=ranges[name][how], method=how) for name, how in choice.methods.items()},
+        keep_float=tuple(choice.floats),
     )
 
 

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.protocols import ActivationEngine
-from edge.quantize.calibration.images import CalibrationImage, still_source
-from edge.quantize.feed import feed
-from edge.types import ModelSpec
+from edge.quantize.calibration.images import CalibrationImage
+from edge.quantize.feed import run_stills
 
 __all__ = ["channel_means"]
 
@@ -18,7 +17,6 @@ _DIGITS = 5  # in a table; far more than the images say
 
 
 def channel_means(
-    spec: ModelSpec,
     images: Sequence[CalibrationImage],
     engine: ActivationEngine,
     *,
@@ -28,7 +26,6 @@ def channel_means(
     """Return the mean of each channel of `names` over all of `images`, whose order matters in the last bit.
 
     Args:
-        spec: the float model.
         images: to look at.
         engine: gives out `names`, (B, C, ...) each.
         names: tensors.
@@ -38,7 +35,7 @@ def channel_means(
         EdgeError: if an image cannot be decoded, or inference fails.
     """
     sums: dict[str, NDArray[np.float64]] = {}
-    for placed, tensors in feed(still_source(images, spec.preprocess), engine):
+    for placed, tensors in run_stills([image.path for image in images], engine):
         for row in range(len(placed)):
             for name in names:
                 mean = tensors[name][row].reshape(tensors[name].shape[1], -1).mean(axis=1, dtype=np.float64)

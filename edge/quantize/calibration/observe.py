@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from edge.calibrate.observations import Observations, largest_of_both
 from edge.calibrate.observer import Observer
 from edge.protocols import ActivationEngine
-from edge.quantize.calibration.images import CalibrationImage, still_source
-from edge.quantize.feed import feed
+from edge.quantize.calibration.images import CalibrationImage
+from edge.quantize.feed import run_stills
 from edge.types import ModelSpec
 
 __all__ = ["observe"]
@@ -40,8 +40,7 @@ def observe(
         EdgeError: if an image cannot be decoded, inference fails, or a tensor of `names` is not finite.
     """
     observer, peaks = Observer(), dict.fromkeys(peaks_of, 0.0)
-    source = still_source(images, spec.preprocess)
-    for placed, tensors in feed(source, engine):
+    for placed, tensors in run_stills([image.path for image in images], engine):
         for name in names:
             observer.observe(name, tensors[name])
         peaks = largest_of_both(peaks, _peaks(tensors, peaks))

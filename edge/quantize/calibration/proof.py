@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edge.engine.kind import BuildRequest, EngineKind
+from edge.engine.select import build_and_load
 from edge.evaluate.bootstrap import error_of_difference
 from edge.evaluate.coco_map import Accumulator
 from edge.evaluate.truth import GroundTruth, Labels
-from edge.quantize.calibration.images import CalibrationImage, still_source
-from edge.quantize.detections import detect_all
-from edge.quantize.engines import make_engine
-from edge.quantize.evaluation import coco_detector
-from edge.types import Detections, ModelSpec, Precision
+from edge.quantize.calibration.images import CalibrationImage
+from edge.quantize.detections import coco_detector, detect_all
+from edge.quantize.forms import Forms
+from edge.types import Detections, Precision
 
 __all__ = ["Proof", "Prover"]
 
@@ -49,7 +50,8 @@ class Prover:
     """Measures INT8 models against the float model.
 
     Args:
-        spec: the float model.
+        kind: of the engines.
+        forms: of the float model.
         images: none of those that ranges come from.
         labels: what is on them; None: what the float model finds counts as the truth.
         on_image: called after each inference.
@@ -57,32 +59,33 @@ class Prover:
 
     def __init__(
         self,
-        spec: ModelSpec,
+        kind: EngineKind,
+        forms: Forms,
         images: Sequence[CalibrationImage],
         labels: Labels | None,
         *,
         on_image: Callable[[], None],
     ) -> None:
-        self._spec = spec
+        self._kind = kind
         self._images = images
         self._on_image = on_image
         self._truths: dict[str, GroundTruth] = {}
         found = Accumulator()
-        for image, detections, truth in self._detect(None, labels):
+        for image, detections, truth in self._detect(forms, Precision.FP32, labels):
             self._truths[image.sha256] = truth
             found.add(image.sha256, detections, truth)
         self._found = None if labels is None else found
         self._float = 1.0 if labels is None else found.result().map50_95
         self._metric = "mAP50-95" if labels is not None else "mAP50-95 against float"
 
-    def prove(self, quantized: bytes) -> Proof:
-        """Return how good a Q/DQ model is.
+    def prove(self, forms: Forms) -> Proof:
+        """Return how good INT8 is by the table of `forms`.
 
         Raises:
             EdgeError: if it cannot be run.
         """
         found = Accumulator()
-        for image, detections, _ in self._detect(quantized, None):
+        for image, detections, _ in self._detect(forms, Precision.INT8, None):
             found.add(image.sha256, detections, self._truths[image.sha256])
         int8 = found.result().map50_95
         uncertainty = None if self._found is None else error_of_difference(self._found, found)
@@ -91,19 +94,18 @@ class Prover:
         )
 
     def _detect(
-        self, quantized: bytes | None, labels: Labels | None
+        self, forms: Forms, precision: Precision, labels: Labels | None
     ) -> Iterator[tuple[CalibrationImage, Detections, GroundTruth]]:
-        precision = Precision.FP32 if quantized is None else Precision.INT8
-        engine = make_engine(self._spec, precision=precision, max_batch=_BATCH, content=quantized)
-        source = still_source(self._images, self._spec.preprocess)
+        request = BuildRequest(precision=precision, max_batch=_BATCH, options=self._kind.options_type())
+        engine = build_and_load(self._kind, forms, request)
+        paths = [image.path for image in self._images]
         try:
-            for header, found in detect_all(source, engine, coco_detector(self._spec)):
+            for header, found in detect_all(paths, engine, coco_detector(forms.spec)):
                 image = self._images[header.frame - 1]
                 truth = _reported(found) if labels is None else labels.truth(image.path.stem, header.source_size)
                 yield image, found, truth
                 self._on_image()
         finally:
-            source.close()
             engine.close()
 
 

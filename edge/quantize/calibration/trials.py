@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge.calibrate.search import Choice
+from edge.engine.kind import BuildRequest, EngineKind
+from edge.engine.select import build_and_load
 from edge.errors import DatasetError
 from edge.evaluate.parity import compare_candidates
-from edge.model.graph import Graph
-from edge.model.qdq import QdqModel, insert_qdq
-from edge.protocols import Engine
+from edge.quantize.calibration.draft import tried_table
 from edge.quantize.calibration.images import CalibrationImage, still_source
-from edge.quantize.engines import make_engine
-from edge.quantize.feed import canvases_of
-from edge.types import EngineOutput, ModelSpec, Precision
+from edge.quantize.feed import canvases_of, outputs_of
+from edge.quantize.forms import Forms
+from edge.types import Precision
 from edge.vision.heads import Candidates, Head, decode
 
-__all__ = ["Trials", "ranges_of"]
+__all__ = ["Trials"]
 
 _THRESHOLD = 0.05  # candidates below say little, and there are very many
 _WORKERS = 2  # compiling takes as long as running, and uses one core each
@@ -31,11 +31,11 @@ Ranges = Mapping[str, Mapping[str, float]]
 class Trials:
     """Implements `edge.calibrate.search.Measure` on some images, whose canvases it keeps.
 
-    Every model runs on one thread, so that errors do not depend on how many are tried side by side.
+    Every model runs as one of many, so that errors do not depend on how many are tried side by side.
 
     Args:
-        spec: the float model.
-        graph: its graph.
+        kind: of the engines.
+        forms: of the float model.
         ranges: range by tensor and method.
         means: of each channel of tensors whose readers' biases are corrected.
         on_trial: called after each.
@@ -43,16 +43,17 @@ class Trials:
 
     def __init__(
         self,
-        spec: ModelSpec,
-        graph: Graph,
+        kind: EngineKind,
+        forms: Forms,
         ranges: Ranges,
         means: Mapping[str, Sequence[float]],
         *,
         on_trial: Callable[[], None],
     ) -> None:
-        self._spec = spec
+        spec = forms.spec
+        self._kind = kind
+        self._forms = forms
         self._means = means
-        self._graph = graph
         self._ranges = ranges
         self._on_trial = on_trial
         self._head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides, is_multi_label=True)
@@ -66,14 +67,14 @@ class Trials:
         Raises:
             EdgeError: if an image cannot be decoded, the float model cannot be run, or it finds nothing at all.
         """
-        source = still_source(images, self._spec.preprocess)
-        self._canvases = list(canvases_of(source, self._spec.preprocess))
-        self._reference = self._found(None, range(len(self._canvases)))
-        parities = [compare_candidates(one, one, self._spec.family) for one in self._reference]
+        spec = self._forms.spec
+        self._canvases = list(canvases_of(still_source(images, spec.preprocess), spec.preprocess))
+        self._reference = self._found(self._forms, Precision.FP32, range(len(self._canvases)))
+        parities = [compare_candidates(one, one, spec.family) for one in self._reference]
         self._weight = sum(parity.weight for parity in parities) / len(parities)
         if not self._weight:
             raise DatasetError(
-                f"{self._spec.name} finds nothing at all on {len(images)} images, so that nothing can be compared",
+                f"{spec.name} finds nothing at all on {len(images)} images, so that nothing can be compared",
                 hint="calibrate with images of what the cameras will see; look at edge-deploy inspect",
             )
 
@@ -82,38 +83,24 @@ class Trials:
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="trial") as pool:
             return list(pool.map(lambda choice: self._errors(choice, images), choices))
 
-    def quantized(self, choice: Choice) -> QdqModel:
-        """Return the model that `choice` stands for."""
-        ranges = ranges_of(choice, self._ranges)
-        return insert_qdq(self._graph, self._spec, ranges=ranges, keep_float=tuple(choice.floats), means=self._means)
+    def forms_of(self, choice: Choice) -> Forms:
+        """Return the model in INT8 as `choice` has it."""
+        return self._forms.by(tried_table(choice, self._ranges), means=self._means)
 
     def _errors(self, choice: Choice, images: range) -> tuple[float, ...]:
-        found = self._found(self.quantized(choice).model, images)
+        found, family = self._found(self.forms_of(choice), Precision.INT8, images), self._forms.spec.family
         pairs = zip((self._reference[image] for image in images), found, strict=True)
-        errors = tuple(compare_candidates(*pair, self._spec.family).error_for(self._weight) for pair in pairs)
+        errors = tuple(compare_candidates(*pair, family).error_for(self._weight) for pair in pairs)
         self._on_trial()
         return errors
 
-    def _found(self, quantized: bytes | None, images: range) -> list[Candidates]:
+    def _found(self, forms: Forms, precision: Precision, images: range) -> list[Candidates]:
         """Return the candidates of each of `images`."""
-        precision = Precision.FP32 if quantized is None else Precision.INT8
-        engine = make_engine(self._spec, precision=precision, max_batch=1, content=quantized, threads=1)
+        options = self._kind.options_type()
+        request = BuildRequest(precision=precision, max_batch=1, options=options, is_one_of_many=True)
+        engine = build_and_load(self._kind, forms, request)
         try:
-            return [
-                decode(output, self._head, score_threshold=_THRESHOLD)
-                for output in _outputs(engine, (self._canvases[image] for image in images))
-            ]
+            canvases = (self._canvases[image] for image in images)
+            return [decode(out, self._head, score_threshold=_THRESHOLD) for out in outputs_of(canvases, engine)]
         finally:
             engine.close()
-
-
-def ranges_of(choice: Choice, ranges: Ranges) -> dict[str, float]:
-    """Return the range of each tensor by the method that was chosen for it."""
-    return {tensor: ranges[tensor][method] for tensor, method in choice.methods.items()}
-
-
-def _outputs(engine: Engine, canvases: Iterable[NDArray[np.uint8]]) -> Iterator[EngineOutput]:
-    for canvas in canvases:
-        engine.canvases[0][0] = canvas
-        engine.start(0, 1)
-        yield engine.wait(0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 
 from edge.errors import ModelError
-from edge.model.graph import load_graph, model_sha256
+from edge.model.file import read_model_file
+from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.inspect import inspect_model
 from tests.support.models import yolov8
 
@@ -92,8 +94,21 @@ def test_external_weights_cut_short_are_refused(tmp_path):
 
 def test_digest_covers_external_weights(tmp_path):
     path = _with_external_weights(tmp_path)
-    before = model_sha256(path)
+    before = read_model_file(path).sha256
     weights = tmp_path / "tiny.weights"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x7f")
 
-    assert model_sha256(path) != before
+    assert read_model_file(path).sha256 != before
+
+
+def test_content_is_the_whole_model_also_where_weights_lie_in_another_file(tmp_path):
+    path = _with_external_weights(tmp_path)
+
+    content = read_model_file(path).content
+
+    assert len(content) > path.stat().st_size
+    alone, with_file = graph_from_bytes(content, "bytes alone"), load_graph(path)
+    names = [name for node in alone.nodes for name in node.inputs if alone.initializer(name) is not None]
+    assert names
+    for name in names:
+        np.testing.assert_array_equal(alone.initializer(name), with_file.initializer(name))

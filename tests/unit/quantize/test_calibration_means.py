@@ -26,7 +26,7 @@ def means_by(kind, place, *, max_batch):
     names, steps = corrected_tensors(load_graph(path)), []
     spec = inspect_model(path)
     engine = kind(spec, names, max_batch=max_batch)
-    found = channel_means(spec, images, engine, names=names, on_image=lambda: steps.append(1))
+    found = channel_means(images, engine, names=names, on_image=lambda: steps.append(1))
     engine.close()
     assert len(steps) == len(images)
     return found
@@ -57,7 +57,7 @@ def test_the_input_has_the_mean_of_the_pixels(place):
         def wait(self, index):
             return {"images": self.canvases[index][: counts[index]].transpose(0, 3, 1, 2).astype(np.float32)}
 
-    found = channel_means(inspect_model(place[0]), place[1], Pixels(), names=("images",), on_image=lambda: None)
+    found = channel_means(place[1], Pixels(), names=("images",), on_image=lambda: None)
     ours = means_by(OpenVinoActivations, place, max_batch=1)["images"]
 
     np.testing.assert_allclose(np.array(found["images"]) / 255, ours, rtol=1e-3)

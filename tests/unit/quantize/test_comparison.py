@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
+from edge.engine.select import usable_kind
 from edge.errors import CalibrationError, DatasetError
 from edge.evaluate.layers import Verdict, worst_layers
 from edge.model.graph import load_graph
@@ -22,7 +23,8 @@ def model(tmp_path):
 
 
 def compare(model, table, **options):
-    return compare_model(ComparisonOptions(model=model.spec.path, table=table, images=model.images, **options))
+    given = ComparisonOptions(model=model.spec.path, table=table, images=model.images, **options)
+    return compare_model(given, usable_kind())
 
 
 def by_name(found):
@@ -163,7 +165,7 @@ def test_only_as_many_images_as_asked_for_are_taken_and_every_step_is_told(model
     steps = []
     options = ComparisonOptions(model=model.spec.path, table=model.table_with(), images=model.images, limit=2)
 
-    found = compare_model(options, on_step=lambda: steps.append(1))
+    found = compare_model(options, usable_kind(), on_step=lambda: steps.append(1))
 
     assert found.images == 2
     assert len(steps) == 2 + TIMED_RUNS
@@ -189,7 +191,7 @@ def test_a_table_of_another_model_is_refused(model, tmp_path):
     options = ComparisonOptions(model=other, table=model.table_with(), images=model.images)
 
     with pytest.raises(CalibrationError, match="made for model m "):
-        compare_model(options)
+        compare_model(options, usable_kind())
 
 
 def test_a_table_with_an_unusable_range_is_refused(model):
@@ -207,7 +209,7 @@ def test_a_model_that_is_quantized_already_is_refused(model):
     options = ComparisonOptions(model=path, table=model.table_with(model=None), images=model.images)
 
     with pytest.raises(CalibrationError, match="carries Q/DQ pairs already"):
-        compare_model(options)
+        compare_model(options, usable_kind())
 
 
 def test_an_image_that_cannot_be_decoded_is_named(model):

@@ -17,8 +17,8 @@ from edge.engine.pipeline_model import read_model
 from edge.errors import ConfigError
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.model.qdq import insert_qdq
+from edge.quantize.arithmetic import Arithmetic, arithmetic_of
 from edge.quantize.forms import Forms
-from edge.runtime.arithmetic import Arithmetic, choose_arithmetic
 from edge.types import ImageSize, Precision
 from tests.support import models
 from tests.support.tables import table_of, write_table_of
@@ -38,7 +38,7 @@ def choose(tmp_path, model):
         text = ["version: 1", "model:", *lines, "streams: [{id: a, uri: clip.mp4}]", "publish: {jsonl: '-'}"]
         (tmp_path / "p.yaml").write_text("\n".join(text))
         pipeline = load_pipeline(tmp_path / "p.yaml")
-        return choose_arithmetic(pipeline, read_model(pipeline))
+        return arithmetic_of(pipeline, read_model(pipeline))
 
     return choose_for
 

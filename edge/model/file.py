@@ -1,0 +1,46 @@
+"""An ONNX file that is read and parsed once: its digest, what is inside, and the whole of it as bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.model.graph import Graph, external_locations, graph_of_proto, parsed, read_bytes
+
+__all__ = ["ModelFile", "read_model_file"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFile:
+    """What was read.
+
+    Attributes:
+        path: of the file.
+        sha256: of the file, and of the files that it keeps its weights in, if any.
+        content: the model in one piece; the bytes of the file, unless it keeps weights in others.
+        graph: what is inside, checked.
+    """
+
+    path: Path
+    sha256: str
+    content: bytes
+    graph: Graph
+
+
+def read_model_file(path: Path) -> ModelFile:
+    """Return the model at `path`, with its external data.
+
+    Raises:
+        ModelError: if the file cannot be read, is empty, cut short, or not a valid ONNX model.
+        MissingDependencyError: if onnx is not installed.
+    """
+    content = read_bytes(path)
+    proto = parsed(content, str(path))
+    digest, others = hashlib.sha256(content), external_locations(proto)
+    graph = graph_of_proto(proto, str(path), folder=path.parent)
+    for location in others:
+        digest.update(read_bytes(path.parent / location))
+    if others:
+        content = graph.proto.SerializeToString()
+    return ModelFile(path=path, sha256=digest.hexdigest(), content=content, graph=graph)

@@ -1,0 +1,149 @@
+"""The comparison as a whole: images through both models, errors layer by layer, times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edge.calibrate.apply import usable_table
+from edge.calibrate.histogram import Histogram
+from edge.calibrate.observer import Observer
+from edge.engine.kind import EngineKind, QdqForm
+from edge.evaluate.layers import Layer, LayerError, LayerErrors, LayerTimes
+from edge.media.stills import list_images
+from edge.model.cost import resolved_for_one
+from edge.model.file import read_model_file
+from edge.model.inspect import inspect_file
+from edge.model.qdq.twins import with_float_twins
+from edge.quantize.comparison.both import Both, Tensors
+from edge.quantize.comparison.layers import compared_layers, watched_tensors
+from edge.quantize.comparison.times import times_of
+from edge.quantize.feed import run_stills
+from edge.quantize.forms import Forms
+from edge.types import ModelSpec
+
+__all__ = ["Comparison", "ComparisonOptions", "compare_model", "images_to_compare"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonOptions:
+    """What to compare; `limit` is how many images are taken at most, by name."""
+
+    model: Path
+    table: Path
+    images: Path
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit is a number of images, got {self.limit}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What came out of it.
+
+    Attributes:
+        layers: the weighted nodes, in the order of the model.
+        output_sqnr_db: signal to noise of the model's output tensor.
+        inputs: |x| of each activation that a layer reads, in float.
+    """
+
+    spec: ModelSpec
+    table: Path
+    images: int
+    engine: str
+    output_sqnr_db: float
+    layers: tuple[LayerError, ...]
+    inputs: Mapping[str, Histogram]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; the keys are stable, and what is not finite is null."""
+        return {
+            "model": self.spec.name,
+            "table": str(self.table),
+            "images": self.images,
+            "engine": self.engine,
+            "output_sqnr_db": round(self.output_sqnr_db, 3) if np.isfinite(self.output_sqnr_db) else None,
+            "layers": [layer.as_json() for layer in self.layers],
+        }
+
+
+def images_to_compare(options: ComparisonOptions) -> list[Path]:
+    """Return the images that `options` choose.
+
+    Raises:
+        DatasetError: if there is none.
+    """
+    return list_images(options.images)[: options.limit]
+
+
+def compare_model(
+    options: ComparisonOptions, kind: EngineKind, *, on_step: Callable[[], None] = lambda: None
+) -> Comparison:
+    """Return what each layer loses and saves in INT8 by a table.
+
+    Args:
+        options: model, table, images.
+        kind: of the engines that run both models.
+        on_step: called after each image, and after each of the TIMED_RUNS.
+
+    Raises:
+        EdgeError: if model, table or images cannot be used; nothing has run then, but for an image that is damaged.
+    """
+    file, paths = read_model_file(options.model), images_to_compare(options)
+    spec = inspect_file(file)
+    forms = Forms(spec, usable_table(options.table, spec, file.graph), file=file)
+    quantized = forms.qdq_model(QdqForm())
+    resolved = resolved_for_one(file.graph, spec)
+    twinned, twins = with_float_twins(quantized.model, resolved, quantized.quantized_nodes)
+    layers = compared_layers(resolved, spec, quantized, twins)
+    noise, both = _Noise(layers), Both(kind, forms, twinned, watched_tensors(layers), inside=tuple(twins.values()))
+    try:
+        for placed, (exact, rounded) in run_stills(paths, both):
+            noise.add(exact, rounded)
+            for _ in placed:
+                on_step()
+        engine = both.name
+    finally:
+        both.close()
+    times = times_of(kind, forms, quantized.model, layers, canvases=both.first_canvases, on_run=on_step)
+    return Comparison(
+        spec=spec,
+        table=options.table,
+        images=len(paths),
+        engine=engine,
+        output_sqnr_db=noise.errors.sqnr_db(spec.output_name),
+        layers=noise.of_layers(times),
+        inputs=noise.inputs,
+    )
+
+
+class _Noise:
+    """What is seen of layers in both models, image by image."""
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self._layers = layers
+        self._observer = Observer()
+        self.errors = LayerErrors({one.input_: one.quantization for one in layers if one.quantization is not None})
+
+    def add(self, exact: Tensors, rounded: Tensors) -> None:
+        for name, values in exact.items():
+            self.errors.add(name, values, rounded[name])
+        for layer in self._layers:
+            if layer.twin is not None:
+                self.errors.add(layer.twin, rounded[layer.twin], rounded[layer.output])
+        for name in dict.fromkeys(layer.input_ for layer in self._layers):
+            self._observer.observe(name, exact[name])
+
+    @property
+    def inputs(self) -> Mapping[str, Histogram]:
+        return self._observer.histograms
+
+    def of_layers(self, times: Mapping[str, LayerTimes]) -> tuple[LayerError, ...]:
+        macs = sum(layer.macs for layer in self._layers)
+        return tuple(self.errors.result(one, all_macs=macs, times=times.get(one.name)) for one in self._layers)

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test check lab lab-jetpack6 lab-jetpack7 lab-aarch64 lab-machine format bench reliability docs clean
+.PHONY: help setup demo test check lab lab-jetpack6 lab-jetpack7 lab-aarch64 lab-machine format bench reliability docs kernels clean
 
 help:            ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,6 +57,9 @@ reliability: setup   ## every power cut and every disk fault of a push; writes d
 docs: setup      ## schemas that are generated from the types
 	@$(PYTHON) -m edge.publish.schema docs
 	@$(PYTHON) -m edge.engine.jsonschema pipelines/pipeline.schema.json
+
+kernels: setup   ## compile the CUDA kernels that the package ships; needs no GPU
+	@$(PYTHON) -m edge.engine.cuda.compile
 
 clean:           ## everything that setup and tests made
 	rm -rf .venv .cache build out *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

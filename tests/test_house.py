@@ -42,6 +42,7 @@ OWNERS = {
     "packaging": "deploy/provision/requirements.py",
     "paho": "publish/mqtt/client.py",
     "pycocotools": ("evaluate/cocotools.py", TRAINING),
+    "pycuda": "engine/cuda/binding.py",
     "rich": "cli/",
     "tomli": "config/toml.py",
     "torch": TRAINING,

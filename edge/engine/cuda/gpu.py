@@ -1,0 +1,53 @@
+"""One GPU and its primary context, the one that TensorRT uses too."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from edge.engine.cuda.binding import cuda_errors, import_pycuda
+
+__all__ = ["Gpu"]
+
+
+class Gpu:
+    """A GPU that is held until `close`.
+
+    Whatever speaks to it does so inside `with gpu.current():`, on whichever thread.
+
+    Attributes:
+        name: as the driver tells it.
+        compute_capability: major and minor.
+        is_integrated: whether it shares the machine's memory, as a Jetson's does.
+
+    Raises:
+        EngineError: if there is no driver, or no such GPU.
+        MissingDependencyError: if pycuda is not installed.
+    """
+
+    def __init__(self, index: int = 0) -> None:
+        self._cuda = import_pycuda()
+        with cuda_errors("opening the GPU"):
+            device = self._cuda.Device(index)
+            self.name: str = device.name()
+            major, minor = device.compute_capability()
+            self.compute_capability = (int(major), int(minor))
+            integrated = self._cuda.device_attribute.INTEGRATED
+            self.is_integrated = bool(device.get_attribute(integrated))
+            self.processors = int(device.get_attribute(self._cuda.device_attribute.MULTIPROCESSOR_COUNT))
+            self._context: Any = device.retain_primary_context()
+
+    @contextlib.contextmanager
+    def current(self) -> Iterator[None]:
+        """Make the GPU's context that of the calling thread for as long as the block runs."""
+        with cuda_errors("entering the GPU's context"):
+            self._context.push()
+        try:
+            yield
+        finally:
+            self._cuda.Context.pop()
+
+    def close(self) -> None:
+        """Let go of the context; everything that lives in it has been freed before."""
+        self._context = None

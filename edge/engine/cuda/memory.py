@@ -1,0 +1,57 @@
+"""Memory of a GPU, and memory of the host that it reads and writes directly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from edge.engine.cuda.binding import cuda_errors, import_pycuda
+
+__all__ = ["DeviceBuffer", "HostArray"]
+
+
+class HostArray:
+    """An array in pinned memory of the host, made and freed while its GPU is current.
+
+    Attributes:
+        array: the memory, of use until `close`.
+
+    Args:
+        shape, dtype: of the array.
+        is_mapped: the GPU sees it at `address`.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, *, is_mapped: bool) -> None:
+        cuda = import_pycuda()
+        flags = cuda.host_alloc_flags.DEVICEMAP if is_mapped else 0
+        with cuda_errors(f"pinning {int(np.prod(shape)) * np.dtype(dtype).itemsize} bytes of memory"):
+            self.array: NDArray[Any] = cuda.pagelocked_empty(shape, dtype, mem_flags=flags)
+            self._allocation: Any = self.array.base
+            self._address = int(self._allocation.get_device_pointer()) if is_mapped else None
+
+    @property
+    def address(self) -> int:
+        """Where the GPU sees it."""
+        assert self._address is not None, "this memory is not mapped"
+        return self._address
+
+    def close(self) -> None:
+        """Free it; whoever still looks at `array` looks at nothing."""
+        with cuda_errors("freeing pinned memory"):
+            self._allocation.free()
+
+
+class DeviceBuffer:
+    """Memory of the GPU, made and freed while it is current."""
+
+    def __init__(self, size_bytes: int) -> None:
+        with cuda_errors(f"taking {size_bytes} bytes of the GPU's memory"):
+            self._allocation = import_pycuda().mem_alloc(size_bytes)
+        self.address = int(self._allocation)
+
+    def close(self) -> None:
+        """Free it."""
+        with cuda_errors("freeing the GPU's memory"):
+            self._allocation.free()

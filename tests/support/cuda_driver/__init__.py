@@ -1,0 +1,74 @@
+"""The real pycuda over a stand-in for NVIDIA's driver library, in this process; see driver.cpp and build.py."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from tests.support.cuda_driver.build import driver_library, pycuda_folder
+
+__all__ = ["StandIn", "stand_in"]
+
+_DEFAULTS = {
+    "major": 8,
+    "minor": 7,
+    "is_integrated": 1,
+    "memory_bytes": 8 << 30,
+    "init_result": 0,
+    "is_lazy": 0,
+    "capture_result": 0,
+    "lost_after_launches": -1,
+    "lost": 0,
+}
+
+
+class StandIn:
+    """What a test sets of the device, and what it counted."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        library.standin_get.restype = ctypes.c_int64
+
+    def set(self, **settings: int) -> None:
+        for name, value in settings.items():
+            assert name in _DEFAULTS, name
+            self.library.standin_set(name.encode(), ctypes.c_int64(int(value)))
+
+    def __getitem__(self, name: str) -> int:
+        """`live`, `allocations`, `synchronizations`, `launches`, `graph_launches`, `copies_to_device`, ..."""
+        return int(self.library.standin_get(name.encode()))
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[dict[str, int]]:
+        """Give what was counted meanwhile, filled in at the end."""
+        names = ("allocations", "live", "synchronizations", "launches", "graph_launches", "copies_to_device")
+        before = {name: self[name] for name in names}
+        found: dict[str, int] = {}
+        yield found
+        found |= {name: self[name] - before[name] for name in names}
+
+
+@contextlib.contextmanager
+def stand_in(**settings: int) -> Iterator[StandIn]:
+    """Let a block of code find a driver and pycuda; the device is an integrated one of compute capability 8.7.
+
+    The libraries stay loaded, as any would; the device is as it was before.
+    """
+    device = StandIn(_loaded())
+    device.set(**{**_DEFAULTS, **settings})
+    sys.path.insert(0, str(pycuda_folder()))
+    try:
+        yield device
+    finally:
+        device.set(**_DEFAULTS)
+        sys.path.remove(str(pycuda_folder()))
+
+
+@functools.cache
+def _loaded() -> Any:
+    # Whoever asks for libcuda.so.1 after this gets this one: the loader goes by the name that a library has of itself.
+    return ctypes.CDLL(str(driver_library()), mode=ctypes.RTLD_GLOBAL)

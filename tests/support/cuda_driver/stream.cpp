@@ -1,0 +1,60 @@
+#include "state.h"
+
+State& state() {
+    static State* one = new State;  // never destroyed: threads of streams outlive main
+    return *one;
+}
+
+Stream::Stream() : thread_([this] { run(); }) {}
+
+Stream::~Stream() {
+    wait(last());
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        is_closing_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+}
+
+uint64_t Stream::push(Work work) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    queue_.push_back(std::move(work));
+    changed_.notify_all();
+    return ++pushed_;
+}
+
+uint64_t Stream::last() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return pushed_;
+}
+
+bool Stream::is_done(uint64_t number) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return done_ >= number;
+}
+
+void Stream::wait(uint64_t number) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    wanted_ = std::max(wanted_, number);
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return done_ >= number; });
+}
+
+void Stream::run() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+        changed_.wait(lock, [&] {
+            const bool may_run = done_ < wanted_ || !state().setting("is_lazy");
+            return is_closing_ || (!queue_.empty() && may_run);
+        });
+        if (is_closing_) return;
+        Work work = std::move(queue_.front());
+        queue_.pop_front();
+        lock.unlock();
+        work();
+        lock.lock();
+        ++done_;
+        changed_.notify_all();
+    }
+}

@@ -1,0 +1,189 @@
+"""The kernels against numpy: the product's source, compiled for the host, launched by the real pycuda."""
+
+import numpy as np
+import pytest
+
+from edge.engine.cuda.binding import import_pycuda
+from edge.engine.cuda.gpu import Gpu
+from edge.engine.cuda.kernels import CellLayout, Kernels
+from edge.engine.cuda.memory import DeviceBuffer, HostArray
+from edge.types import ColourOrder, ImageSize, Preprocess
+from tests.support.cuda_driver import stand_in
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    with stand_in():
+        made = Gpu()
+        with made.current():
+            yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def kernels(gpu):
+    made = Kernels(gpu)
+    yield made
+    made.close()
+
+
+def on_device(values):
+    buffer = DeviceBuffer(values.nbytes)
+    import_pycuda().memcpy_htod(buffer.address, np.ascontiguousarray(values))
+    return buffer
+
+
+def on_host(buffer, shape, dtype):
+    values = np.empty(shape, dtype)
+    import_pycuda().memcpy_dtoh(values, buffer.address)
+    buffer.close()
+    return values
+
+
+PREPROCESSES = {
+    "rgb": Preprocess(size=ImageSize(width=32, height=16)),
+    "bgr": Preprocess(size=ImageSize(width=32, height=16), colour_order=ColourOrder.BGR, scale=1.0),
+    "mean and std": Preprocess(
+        size=ImageSize(width=32, height=64),
+        colour_order=ColourOrder.BGR,
+        mean=(0.485, 0.456, 0.406),
+        std=(0.229, 0.224, 0.225),
+    ),
+    "rows of odd length": Preprocess(size=ImageSize(width=17, height=15), mean=(0.1, 0.2, 0.3)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("preprocess", PREPROCESSES.values(), ids=PREPROCESSES)
+def test_normalize_equals_the_formula(kernels, preprocess, dtype):
+    size = preprocess.size
+    canvas = np.random.default_rng(1).integers(0, 256, (3, size.height, size.width, 3), np.uint8)
+    source, target = on_device(canvas), DeviceBuffer(canvas.size * np.dtype(dtype).itemsize)
+    stream = import_pycuda().Stream()
+
+    kernels.normalize(stream, source.address, target.address, rows=3, preprocess=preprocess, dtype=dtype)
+
+    stream.synchronize()
+    found = on_host(target, (3, 3, size.height, size.width), dtype)
+    pixels = canvas[..., ::-1] if preprocess.colour_order is ColourOrder.BGR else canvas
+    expected = (pixels.astype(np.float64) * preprocess.scale - preprocess.mean) / preprocess.std
+    tolerance = 3e-7 if dtype == "float32" else 5e-4
+    np.testing.assert_allclose(
+        found, expected.transpose(0, 3, 1, 2), rtol=tolerance, atol=tolerance * float(np.abs(expected).max())
+    )
+    source.close()
+
+
+def test_normalize_writes_nothing_behind_its_rows(kernels):
+    preprocess = PREPROCESSES["rows of odd length"]
+    plane = 17 * 15
+    source = on_device(np.zeros((1, 15, 17, 3), np.uint8))
+    target = on_device(np.full((2, 3 * plane), 7, np.float32))
+    stream = import_pycuda().Stream()
+
+    kernels.normalize(stream, source.address, target.address, rows=1, preprocess=preprocess, dtype="float32")
+
+    stream.synchronize()
+    found = on_host(target, (2, 3 * plane), np.float32)
+    assert (found[0] != 7).all()
+    assert (found[1] == 7).all()
+    source.close()
+
+
+def random_output(layout, rows, cells, columns, dtype):
+    output = np.random.default_rng(2).random((rows, cells, columns)).astype(dtype)
+    output[0, 3] = np.nan
+    return np.ascontiguousarray(output.transpose(0, 2, 1)) if layout is CellLayout.PLANES else output
+
+
+def best_scores(layout, output):
+    cells = output.astype(np.float32)
+    if layout is CellLayout.PLANES:
+        return cells[:, 4:].max(axis=1)
+    if layout is CellLayout.SCORED:
+        return cells[..., 4]
+    return cells[..., 4] * cells[..., 5:].max(axis=-1)
+
+
+def run_candidates(kernels, layout, output, *, capacity, threshold):
+    rows = len(output)
+    cells, columns = output.shape[:0:-1] if layout is CellLayout.PLANES else output.shape[1:]
+    cuda, stream = import_pycuda(), import_pycuda().Stream()
+    source, counter = on_device(output), on_device(np.zeros(1, np.uint32))
+    keys = HostArray((capacity + 1,), np.uint32, is_mapped=True)
+    values = HostArray((capacity + 1, columns), np.float32, is_mapped=True)
+    keys.array[:], values.array[:] = 0xFFFFFFFF, -1
+    kernels.candidates(
+        stream,
+        source.address,
+        rows=rows,
+        cells=cells,
+        columns=columns,
+        layout=layout,
+        dtype=output.dtype,
+        score_threshold=threshold,
+        capacity=capacity,
+        found=counter.address,
+        keys=keys.address,
+        values=values.address,
+    )
+    stream.synchronize()
+    found = int(on_host(counter, 1, np.uint32)[0])
+    result = found, keys.array.copy(), values.array.copy()
+    for one in (source, keys, values):
+        one.close()
+    del cuda
+    return result
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("layout", list(CellLayout))
+@pytest.mark.parametrize("threshold", [0.25, 0.9, 2.0])
+def test_candidates_are_the_cells_above_the_threshold_as_they_are(kernels, layout, dtype, threshold):
+    columns = 6 if layout is CellLayout.SCORED else 9
+    output = random_output(layout, 3, 300, columns, dtype)
+
+    found, keys, values = run_candidates(kernels, layout, output, capacity=900, threshold=threshold)
+
+    row, cell = np.nonzero(best_scores(layout, output) > threshold)
+    order = np.argsort(keys[:found])
+    np.testing.assert_array_equal(keys[:found][order], row * 300 + cell)
+    whole = output.transpose(0, 2, 1) if layout is CellLayout.PLANES else output
+    np.testing.assert_array_equal(values[:found][order], whole[row, cell].astype(np.float32))
+
+
+@pytest.mark.parametrize("layout", list(CellLayout))
+def test_candidates_beyond_their_places_are_counted_and_written_nowhere(kernels, layout):
+    output = random_output(layout, 2, 100, 6, "float32")
+    wanted = int((best_scores(layout, output) > 0.2).sum())
+
+    found, keys, values = run_candidates(kernels, layout, output, capacity=10, threshold=0.2)
+
+    assert found == wanted > 10
+    assert len(set(keys[:10])) == 10
+    assert keys[10] == 0xFFFFFFFF
+    assert (values[10] == -1).all()
+
+
+@pytest.mark.parametrize("count", [1, 255, 40000])
+def test_largest_is_the_largest_magnitude_of_each_row(kernels, count):
+    values = np.random.default_rng(3).normal(0, 5, (3, count)).astype(np.float32)
+    source, found = on_device(values), on_device(np.zeros(3, np.float32))
+    stream = import_pycuda().Stream()
+
+    kernels.largest(stream, source.address, rows=3, count=count, found=found.address)
+
+    stream.synchronize()
+    np.testing.assert_array_equal(on_host(found, 3, np.float32), np.abs(values).max(axis=1))
+    source.close()
+
+
+def test_what_is_not_a_number_is_the_largest(kernels):
+    source, found = on_device(np.array([[1, np.nan, np.inf]], np.float32)), on_device(np.zeros(1, np.float32))
+    stream = import_pycuda().Stream()
+
+    kernels.largest(stream, source.address, rows=1, count=3, found=found.address)
+
+    stream.synchronize()
+    assert np.isnan(on_host(found, 1, np.float32)).all()
+    source.close()

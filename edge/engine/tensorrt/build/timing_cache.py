@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -49,7 +50,8 @@ class TimingCache:
             temporary.write_bytes(bytes(cache.serialize()))
             os.replace(temporary, self._path)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink()
             _log.warning("timing cache is not kept path=%s reason=%s", self._path, error)
 
     def _read(self) -> bytes:

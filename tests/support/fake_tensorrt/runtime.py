@@ -1,0 +1,187 @@
+"""The fake's runtime: reads plans of its own version and GPU only, and computes by ONNX Runtime."""
+
+import json
+
+import onnx
+
+from tests.support.fake_tensorrt.compute import array_at, session_of
+
+NUMPY_OF = {"FLOAT": "float32", "HALF": "float16", "INT32": "int32", "INT64": "int64", "INT8": "int8", "BOOL": "bool"}
+
+
+class Runtime:
+    def __init__(self, logger):
+        self._logger = self._fake_of(logger)
+        self._core = 0
+
+    @property
+    def DLA_core(self):
+        return self._core
+
+    @DLA_core.setter
+    def DLA_core(self, core):
+        self._core = core
+
+    def deserialize_cuda_engine(self, serialized_engine):
+        content, fake = bytes(serialized_engine), self._fake
+        if fake.faults.deserialize is not None:
+            fake.log(self._logger, 1, fake.faults.deserialize)
+            return None
+        if content[:8] != b"FAKEPLAN":
+            fake.log(self._logger, 1, "Serialization Error in verifyHeader: 0 (Magic tag does not match)")
+            return None
+        length = int.from_bytes(content[8:12], "little")
+        header = json.loads(content[12 : 12 + length])
+        if header["version"] != fake.version:
+            fake.log(self._logger, 1, "Serialization Error in verifyHeader: 0 (Version tag does not match)")
+            return None
+        if tuple(header["capability"]) != tuple(fake.faults.capability):
+            fake.log(self._logger, 1, "The engine plan file is generated on an incompatible device, please rebuild.")
+            return None
+        return fake.new("ICudaEngine", fake, header, content[12 + length :], self._logger)
+
+
+class ICudaEngine:
+    def __init__(self, fake, header, content, logger):
+        self._fake, self._header, self._logger = fake, header, logger
+        self._names = [name for name, *_ in (*header["inputs"], *header["outputs"])]
+        model = onnx.load_from_string(content)
+        known = {one.name for one in model.graph.output}
+        marked = [name for name, *_ in header["outputs"] if name not in known]
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in marked)
+        self._session = session_of(model.SerializeToString())
+
+    @property
+    def num_io_tensors(self):
+        return len(self._names)
+
+    def get_tensor_name(self, index):
+        return self._names[index]
+
+    def get_tensor_mode(self, name):
+        modes = self._fake.module.TensorIOMode
+        return modes.INPUT if name in [one for one, *_ in self._header["inputs"]] else modes.OUTPUT
+
+    def get_tensor_dtype(self, name):
+        return self._fake.module.DataType[self._of(name)[1]]
+
+    def get_tensor_shape(self, name):
+        return tuple(self._of(name)[2])
+
+    def get_tensor_profile_shape(self, name, profile_index):
+        return [tuple(shape) for shape in self._header["profiles"][profile_index][name]]
+
+    @property
+    def num_optimization_profiles(self):
+        return max(1, len(self._header["profiles"]))
+
+    @property
+    def num_layers(self):
+        return len(self._header["names"])
+
+    @property
+    def device_memory_size(self):
+        return 1 << 20
+
+    @property
+    def device_memory_size_v2(self):
+        return 1 << 20
+
+    def create_execution_context(self, strategy=None):
+        return self._fake.new("IExecutionContext", self)
+
+    def create_engine_inspector(self):
+        return self._fake.new("EngineInspector", self)
+
+    def _of(self, name):
+        return next(one for one in (*self._header["inputs"], *self._header["outputs"]) if one[0] == name)
+
+
+class EngineInspector:
+    def __init__(self, engine):
+        self._engine = engine
+
+    def get_engine_information(self, format):
+        header = self._engine._header
+        layers = [
+            {
+                "Name": name,
+                "LayerType": "CaskConvolution" if name in header["int8"] else "PointWise",
+                "Inputs": [
+                    {"Name": "x", "Format/Datatype": "Row major Int8 format" if name in header["int8"] else "FP16"}
+                ],
+                "Outputs": [],
+                "TacticName": "sm80_xmma_fprop_implicit_gemm_interleaved_i8i8" if name in header["int8"] else "",
+            }
+            for name in header["names"]
+        ]
+        return json.dumps({"Layers": layers, "Bindings": [one[0] for one in header["inputs"]]})
+
+
+class IExecutionContext:
+    def __init__(self, engine):
+        self._engine, self._fake, self._addresses, self._shapes = engine, engine._fake, {}, {}
+
+    @property
+    def engine(self):
+        return self._engine
+
+    def set_input_shape(self, name, shape):
+        stated = self._engine.get_tensor_shape(name)
+        profiles = self._engine._header["profiles"]
+        if profiles:
+            low, _, high = profiles[0][name]
+            fits = all(a <= side <= b for a, side, b in zip(low, shape, high, strict=True))
+        else:
+            fits = tuple(shape) == stated
+        if not fits:
+            self._fake.log(
+                self._engine._logger, 1, f"Runtime dimension does not satisfy any optimization profile: {shape}"
+            )
+            return False
+        self._shapes[name] = tuple(shape)
+        return True
+
+    def get_tensor_shape(self, name):
+        shape = tuple(self._engine.get_tensor_shape(name))
+        batch = next((one[0] for one in self._shapes.values()), -1)
+        if name in self._shapes:
+            return self._shapes[name]
+        return (batch, *shape[1:]) if shape and shape[0] == -1 else shape
+
+    def set_tensor_address(self, name, memory):
+        if name not in self._engine._names:
+            return False
+        self._addresses[name] = int(memory)
+        return True
+
+    def get_tensor_address(self, name):
+        return self._addresses.get(name, 0)
+
+    def infer_shapes(self):
+        return [name for name, _, shape in self._engine._header["inputs"] if -1 in shape and name not in self._shapes]
+
+    def execute_async_v3(self, stream_handle):
+        missing = [name for name in self._engine._names if name not in self._addresses]
+        if missing or self.infer_shapes():
+            self._fake.log(self._engine._logger, 1, f"Address is not set for tensors {missing}, or a shape is not")
+            return False
+        if self._fake.faults.execute is not None:
+            self._fake.log(self._engine._logger, 1, self._fake.faults.execute)
+            return False
+        self._run(self._addresses)
+        return True
+
+    def execute_async_v2(self, bindings, stream_handle):
+        self._run(dict(zip(self._engine._names, bindings, strict=True)))
+        return True
+
+    def _run(self, addresses):
+        header = self._engine._header
+        feed = {}
+        for name, dtype, shape in header["inputs"]:
+            feed[name] = array_at(addresses[name], self._shapes.get(name, tuple(shape)), NUMPY_OF[dtype])
+        outputs = [name for name, *_ in header["outputs"]]
+        for name, array in zip(outputs, self._engine._session.run(outputs, feed), strict=True):
+            dtype = NUMPY_OF[self._engine._of(name)[1]]
+            array_at(addresses[name], array.shape, dtype)[...] = array

@@ -1,0 +1,302 @@
+"""Builds over a strict fake of each TensorRT: routes, scales, memory, progress, and every way to fail."""
+
+import numpy as np
+import pytest
+
+from edge.calibrate.table_file import read_table, write_table
+from edge.engine.kind import BuildRequest, QdqForm
+from edge.engine.tensorrt.binding import import_tensorrt
+from edge.engine.tensorrt.build.build import build_plan
+from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.log import MessageLog
+from edge.engine.tensorrt.options import Options
+from edge.engine.tensorrt.plan import read_plan
+from edge.errors import CalibrationError, EngineError
+from edge.model.inspect import inspect_model
+from edge.quantize.forms import Forms
+from edge.types import Precision
+from tests.support import fake_tensorrt, models
+from tests.support.tables import table_of
+
+ORIN = Device(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
+DESKTOP = Device(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
+WEAK = ["8.6.1", "10.3.0", "10.16.1.11"]
+ALL = [*WEAK, "11.4.0.106", "rtx-1.7.1.116"]
+
+
+class Recorded(Forms):
+    """Forms that remember what was asked of them, and make the float weights that TensorRT 8 wants."""
+
+    def __init__(self, spec, table=None):
+        super().__init__(spec, table)
+        self.asked = []
+
+    def qdq_model(self, form):
+        self.asked.append(form)
+        return super().qdq_model(form)
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    path = models.yolov8(folder / "model.onnx")
+    write_table(folder / "table.json", table_of(path))
+    return inspect_model(path), read_table(folder / "table.json")
+
+
+@pytest.fixture
+def forms(calibrated):
+    return Recorded(*calibrated)
+
+
+def build(
+    forms,
+    precision="int8",
+    *,
+    device=ORIN,
+    max_batch=3,
+    log=None,
+    on_progress=lambda *told: None,
+    cache=None,
+    **options,
+):
+    request = BuildRequest(
+        precision=Precision(precision), max_batch=max_batch, options=Options(**options), cache_folder=cache
+    )
+    return build_plan(import_tensorrt(), device, forms, request, log=log, on_progress=on_progress)
+
+
+def report(forms, *args, **options):
+    return build(forms, *args, **options).report
+
+
+@pytest.mark.parametrize("version", ALL)
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_every_version_builds_every_precision_with_what_it_has(forms, version, precision):
+    with fake_tensorrt.used(version) as fake:
+        header, _ = read_plan(build(forms, precision, device=DESKTOP).data)
+    assert (header.library, header.version) == (fake.name, fake.version)
+    expected = {"fp32": "float", "fp16": "float", "int8": "qdq"}[precision]
+    assert header.route == f"{expected}-{'weak' if version in WEAK else 'strong'}"
+    assert header.max_batch == 3
+    assert header.batch is None
+
+
+@pytest.mark.parametrize(
+    ("version", "form"),
+    [
+        ("8.6.1", QdqForm(weights="float")),
+        ("10.3.0", QdqForm()),
+        ("11.4.0.106", QdqForm(float_type="float16")),
+        ("rtx-1.7.1.116", QdqForm(float_type="float16")),
+    ],
+)
+def test_the_qdq_model_is_written_as_the_library_takes_it(forms, version, form):
+    with fake_tensorrt.used(version):
+        build(forms, device=DESKTOP)
+    assert forms.asked == [form]
+
+
+@pytest.mark.parametrize("version", WEAK)
+@pytest.mark.parametrize("route", ["implicit-cache", "implicit-ranges"])
+def test_implicit_ways_use_the_scales_of_the_table(forms, version, route):
+    with fake_tensorrt.used(version):
+        told = report(forms, route=route)
+    assert told["route"] == route
+    assert told["why"] == "asked for in the pipeline"
+    assert told["scales"]["consumed"] == told["scales"]["given"] > 20
+    assert told["scales"]["unused"] == []
+
+
+def test_a_cache_that_is_refused_is_no_silent_recalibration(forms):
+    with (
+        fake_tensorrt.used("10.3.0", refuses_cache=True),
+        pytest.raises(EngineError, match="did not take the calibration"),
+    ):
+        build(forms, route="implicit-cache")
+
+
+def test_a_route_that_the_library_lacks_is_refused_with_those_that_it_has(forms):
+    with (
+        fake_tensorrt.used("11.4.0.106"),
+        pytest.raises(EngineError, match="implicit-cache: this TensorRT has qdq-strong"),
+    ):
+        build(forms, route="implicit-cache")
+
+
+def test_int8_without_a_table_is_refused(calibrated):
+    with fake_tensorrt.used(), pytest.raises(CalibrationError, match="without a calibration table"):
+        build(Forms(calibrated[0]), route="implicit-cache")
+
+
+def test_a_table_of_another_model_is_refused(forms, monkeypatch):
+    monkeypatch.setattr(Recorded, "ranges", {"elsewhere": 1.0})
+    with fake_tensorrt.used(), pytest.raises(EngineError, match=r'consumes no scale of the table .*"elsewhere"'):
+        build(forms, route="implicit-ranges")
+
+
+def test_a_scale_that_nothing_consumes_is_named(forms, monkeypatch):
+    monkeypatch.setattr(Recorded, "ranges", {**forms.ranges, "elsewhere": 1.0})
+    with fake_tensorrt.used():
+        told = report(forms, route="implicit-ranges")
+    assert told["scales"]["unused"] == ["elsewhere"]
+    assert told["scales"]["given"] - told["scales"]["consumed"] == 1
+
+
+@pytest.mark.parametrize("amax", [np.inf, np.nan, 0.0])
+def test_a_range_that_tensorrt_refuses_is_named(forms, monkeypatch, amax):
+    name = next(iter(forms.ranges))
+    monkeypatch.setattr(Recorded, "ranges", {**forms.ranges, name: amax})
+    with fake_tensorrt.used(), pytest.raises(EngineError, match="refuses the range"):
+        build(forms, route="implicit-ranges")
+
+
+def test_parser_errors_name_their_nodes(forms):
+    def errors(model):
+        node = model.graph.node[5]
+        yield 5, node, "no importer registered"
+
+    for version in ("8.6.1", "10.3.0"):
+        with fake_tensorrt.used(version, parser_errors=errors), pytest.raises(EngineError) as raised:
+            build(forms, "fp16")
+        assert f"TensorRT {version}".lower() in str(raised.value).lower()
+        assert 'Sigmoid "' in str(raised.value) or 'Conv "' in str(raised.value) or '"' in str(raised.value)
+        assert "no importer registered" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("Could not find any implementation for node Conv_3", "built nothing: Could not find any implementation"),
+        ("NvMapMemAllocInternalTagged: 1075072515 error 12", "memory ran out while TensorRT built"),
+        (
+            "[virtualMemoryBuffer.cpp] Error Code 2: OutOfMemory (Requested size was 2147483648 bytes.)",
+            "memory ran out",
+        ),
+    ],
+)
+def test_a_builder_that_returns_none_is_told_with_what_its_logger_said(forms, message, told):
+    with fake_tensorrt.used(build=message), pytest.raises(EngineError, match=told):
+        build(forms, "fp16")
+
+
+def test_memory_fits_a_board(forms, monkeypatch):
+    limits = {}
+    with fake_tensorrt.used() as fake:
+        kind = fake.module.IBuilderConfig
+        limit = kind.set_memory_pool_limit
+        monkeypatch.setattr(
+            kind,
+            "set_memory_pool_limit",
+            lambda self, pool, size: (limits.update({pool.name: size}), limit(self, pool, size)),
+        )
+        build(forms, "fp16")
+        on_board = dict(limits)
+        limits.clear()
+        build(forms, "fp16", device=DESKTOP, workspace_mib=256)
+        on_desktop = dict(limits)
+        build(forms, "fp16", device=DESKTOP, tactic_memory_mib=1024)
+    assert on_board == {"WORKSPACE": 512 << 20, "TACTIC_DRAM": 2 << 30}
+    assert on_desktop == {"WORKSPACE": 256 << 20}
+    assert limits["TACTIC_DRAM"] == 1 << 30
+
+
+def test_progress_is_told_where_the_library_tells_it(forms):
+    phases = {}
+    for version in ("8.6.1", "10.3.0"):
+        told = phases[version] = []
+        with fake_tensorrt.used(version):
+            build(forms, "fp16", on_progress=lambda phase, share, told=told: told.append((phase, share)))
+    assert phases["8.6.1"] == [("model", 0.0), ("model", 1.0), ("build", 0.0), ("build", 1.0)]
+    shares = [share for phase, share in phases["10.3.0"] if phase == "Building Engine"]
+    assert shares == sorted(shares)
+    assert shares[0] == 0.0
+    assert shares[-1] == 1.0
+    assert len(set(shares)) > 4
+
+
+def test_who_is_told_the_progress_may_end_the_build(forms):
+    def stop(phase, share):
+        if phase == "Building Engine" and share > 0:
+            raise KeyboardInterrupt
+
+    with fake_tensorrt.used(), pytest.raises(KeyboardInterrupt):
+        build(forms, "fp16", on_progress=stop)
+
+
+def test_the_timing_cache_is_kept_per_version_and_device(forms, tmp_path):
+    for version in ("8.6.1", "10.3.0"):
+        for device in (ORIN, DESKTOP):
+            with fake_tensorrt.used(version):
+                build(forms, "fp16", cache=tmp_path, device=device)
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert len(kept) == 4
+    assert kept[0] == "tensorrt-10.3.0-Orin-sm8.7.timing"
+
+
+def test_a_damaged_timing_cache_is_begun_anew(forms, tmp_path):
+    path = tmp_path / "tensorrt-10.3.0-Orin-sm8.7.timing"
+    path.write_bytes(b"damaged")
+    with fake_tensorrt.used():
+        build(forms, "fp16", cache=tmp_path)
+    assert path.read_bytes() == b"FAKETIMING 10.3.0 measured"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_costs_the_timing_cache_only(forms, tmp_path):
+    (tmp_path / "file").touch()
+    with fake_tensorrt.used():
+        assert build(forms, "fp16", cache=tmp_path / "file").data
+
+
+def test_a_fixed_batch_needs_no_profile_and_is_in_the_header(tmp_path):
+    spec = inspect_model(models.yolov8(tmp_path / "model.onnx", batch=2))
+    with fake_tensorrt.used():
+        header, _ = read_plan(build(Forms(spec), "fp16").data)
+    assert header.batch == 2
+    assert header.inputs[0].shape == (2, 3, 96, 96)
+
+
+def test_a_dla_core_gets_a_cache_a_fixed_batch_and_the_gpu_beside(forms):
+    with fake_tensorrt.used(dla_cores=2):
+        plan = build(forms, dla_core=1)
+    header, _ = read_plan(plan.data)
+    assert (header.route, header.dla_core, header.batch) == ("implicit-cache", 1, 3)
+    assert plan.report["dla"]["core"] == 1
+    assert "DLA" in plan.report["why"]
+
+
+@pytest.mark.parametrize(
+    ("faults", "options", "precision", "told"),
+    [
+        ({}, {"dla_core": 0}, "int8", "tensorrt 10.3.0 finds none here"),
+        ({"dla_cores": 2}, {"dla_core": 2}, "int8", "this machine has 2"),
+        ({"dla_cores": 2}, {"dla_core": 0}, "fp32", "not fp32"),
+        ({"dla_cores": 2}, {"dla_core": 0, "route": "qdq-weak"}, "int8", "takes scales, and no Q/DQ pairs"),
+    ],
+)
+def test_what_a_dla_core_cannot_do_is_told_before_the_build(forms, faults, options, precision, told):
+    with fake_tensorrt.used(**faults), pytest.raises(EngineError, match=told):
+        build(forms, precision, **options)
+
+
+def test_rtx_builds_for_its_gpus_only(forms):
+    with fake_tensorrt.used("rtx-1.7.1.116"), pytest.raises(EngineError, match=r"not for Orin \(SM87\)"):
+        build(forms, "fp32", device=ORIN)
+
+
+def test_layers_that_the_table_keeps_in_float_are_bound_to_it(forms, monkeypatch):
+    spec_node = "Conv_0"
+    with fake_tensorrt.used() as fake:
+        bound = []
+        kind = fake.module.ILayer
+        precision = kind.__dict__["precision"]
+        monkeypatch.setattr(
+            kind,
+            "precision",
+            property(precision.fget, lambda self, value: (bound.append(self.name), precision.fset(self, value))),
+        )
+        monkeypatch.setattr(Recorded, "keep_float", (spec_node, "nothing"))
+        log = MessageLog()
+        build(forms, route="implicit-cache", log=log)
+    assert bound == [spec_node]

@@ -13,6 +13,8 @@ from edge.errors import EngineError, MissingDependencyError
 __all__ = ["cuda_errors", "import_pycuda"]
 
 _MEMORY_HINT = "make batch.max_frames or the model smaller, or stop what else uses the GPU's memory"
+# What the driver says of a context that no call will ever work in again.
+_LOST = ("illegal", "launch fail", "unspecified launch", "hardware stack", "misaligned", "timed out", "uncorrectable")
 _LOST_HINT = "the process has to be started again; if it happens again, look into the kernel's log for Xid or nvgpu"
 
 
@@ -48,7 +50,6 @@ def cuda_errors(what: str) -> Iterator[None]:
         yield
     except cuda.MemoryError as error:
         raise EngineError(f"{what}: the GPU is out of memory ({error})", hint=_MEMORY_HINT) from error
-    except cuda.LaunchError as error:
-        raise EngineError(f"{what}: the GPU failed ({error})", hint=_LOST_HINT) from error
     except cuda.Error as error:
-        raise EngineError(f"{what}: {error}") from error
+        is_lost = any(words in str(error) for words in _LOST)
+        raise EngineError(f"{what}: {error}", hint=_LOST_HINT if is_lost else None) from error

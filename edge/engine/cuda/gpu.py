@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Iterator
 from typing import Any
 
 from edge.engine.cuda.binding import cuda_errors, import_pycuda
+from edge.engine.cuda.libcuda import open_driver
 
 __all__ = ["Gpu"]
 
@@ -38,6 +40,11 @@ class Gpu:
             self.processors = int(device.get_attribute(self._cuda.device_attribute.MULTIPROCESSOR_COUNT))
             self._context: Any = device.retain_primary_context()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._context is None
+
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
         """Make the GPU's context that of the calling thread for as long as the block runs."""
@@ -50,4 +57,11 @@ class Gpu:
 
     def close(self) -> None:
         """Let go of the context; everything that lives in it has been freed before."""
+        if self.is_closed:
+            return
+        # pycuda lets go of a context on whichever thread it is current, and then leaves it current for the driver.
+        with cuda_errors("leaving the GPU"):
+            self._context.push()
+            self._context.detach()
+        open_driver().call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
         self._context = None

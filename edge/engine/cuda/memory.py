@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from edge.engine.cuda.binding import cuda_errors, import_pycuda
 
-__all__ = ["DeviceBuffer", "HostArray"]
+__all__ = ["DeviceBuffer", "HostArray", "Owner"]
+
+
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
+Resource = TypeVar("Resource", bound=_Closes)
+
+
+class Owner(contextlib.ExitStack):
+    """Closes what it keeps, the last first, also where making the next one failed."""
+
+    def keep(self, resource: Resource) -> Resource:
+        """Return `resource`, which is closed when this is."""
+        self.callback(resource.close)
+        return resource
 
 
 class HostArray:

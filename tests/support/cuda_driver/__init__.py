@@ -32,10 +32,12 @@ class StandIn:
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
         library.standin_get.restype = ctypes.c_int64
+        self.settings: dict[str, int] = {}
 
     def set(self, **settings: int) -> None:
         for name, value in settings.items():
             assert name in _DEFAULTS, name
+            self.settings[name] = int(value)
             self.library.standin_set(name.encode(), ctypes.c_int64(int(value)))
 
     def __getitem__(self, name: str) -> int:

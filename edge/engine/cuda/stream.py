@@ -1,0 +1,61 @@
+"""Streams and events, freed when they are closed: pycuda frees its own when nobody refers to them any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edge.engine.cuda.binding import cuda_errors, import_pycuda
+
+__all__ = ["Event", "Stream"]
+
+
+class Stream:
+    """Work that is done in the order in which it was given, made and closed while its GPU is current."""
+
+    def __init__(self) -> None:
+        with cuda_errors("making a stream"):
+            self._stream: Any = import_pycuda().Stream()
+
+    @property
+    def raw(self) -> Any:
+        """Pycuda's."""
+        return self._stream
+
+    @property
+    def handle(self) -> int:
+        """The driver's."""
+        return int(self._stream.handle)
+
+    def synchronize(self) -> None:
+        """Wait until everything given is done.
+
+        Raises:
+            EngineError: if some of it failed.
+        """
+        with cuda_errors("waiting for a stream"):
+            self._stream.synchronize()
+
+    def close(self) -> None:
+        """Free it."""
+        self._stream = None
+
+
+class Event:
+    """A place in a stream that can be waited for, without burning a core meanwhile."""
+
+    def __init__(self) -> None:
+        cuda = import_pycuda()
+        with cuda_errors("making an event"):
+            self._event: Any = cuda.Event(cuda.event_flags.BLOCKING_SYNC | cuda.event_flags.DISABLE_TIMING)
+
+    def record(self, stream: Stream) -> None:
+        """Put it behind what the stream was given."""
+        self._event.record(stream.raw)
+
+    def synchronize(self) -> None:
+        """Wait until the stream has come there."""
+        self._event.synchronize()
+
+    def close(self) -> None:
+        """Free it."""
+        self._event = None

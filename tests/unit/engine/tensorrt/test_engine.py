@@ -1,0 +1,289 @@
+"""The running TensorRT engine: our CUDA code and the real pycuda, over stand-ins for driver and TensorRT."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from edge.engine.kind import BuildRequest
+from edge.engine.tensorrt.engine import TensorRtEngine
+from edge.engine.tensorrt.options import Options
+from edge.engine.tensorrt.plan import PlanHeader, TensorInfo
+from edge.errors import EngineError
+from edge.model.inspect import inspect_model
+from edge.types import CandidateRows, Precision
+from tests.support import models
+from tests.support.cuda_driver import stand_in
+from tests.support.onnxruntime_engine import OnnxRuntimeEngine
+from tests.support.running_tensorrt import FakeTensorRt
+
+ROWS = 3
+
+
+@pytest.fixture(params=["integrated", "discrete"])
+def device(request):
+    with stand_in(is_integrated=request.param == "integrated") as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=["fixed at 1", "fixed at 2", "open"])
+def spec(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "m.onnx"
+    batch = None if request.param == "open" else int(request.param.split()[-1])
+    return inspect_model(models.yolov8(path, batch=batch))
+
+
+def header_of(spec, rows=ROWS):
+    size, batch = spec.preprocess.size, -1 if spec.batch is None else spec.batch
+    whole = reference(spec, pictures(spec, 0, 1))
+    return PlanHeader(
+        library="tensorrt",
+        version="10.3.0",
+        compute_capability=(8, 7),
+        device="Stand-in",
+        precision="fp32",
+        route="float",
+        max_batch=rows,
+        batch=spec.batch,
+        inputs=(TensorInfo(name=spec.input_name, shape=(batch, 3, size.height, size.width), dtype="float32"),),
+        outputs=(TensorInfo(name=spec.output_name, shape=(batch, *whole.shape[1:]), dtype="float32"),),
+    )
+
+
+def make(device, spec, *, rows=ROWS, score_threshold=None, content=None, **settings):
+    fake = FakeTensorRt(device, max_batch=rows, **settings)
+    request = BuildRequest(precision=Precision.FP32, max_batch=rows, options=Options(), score_threshold=score_threshold)
+    content = spec.path.read_bytes() if content is None else content
+    return TensorRtEngine(fake.library, content, header_of(spec, rows), spec, request), fake
+
+
+def pictures(spec, seed, rows=ROWS):
+    size = spec.preprocess.size
+    return np.random.default_rng(seed).integers(0, 256, (rows, size.height, size.width, 3), np.uint8)
+
+
+def reference(spec, images):
+    step = spec.batch or len(images)
+    engine = OnnxRuntimeEngine(spec, max_batch=step)
+    padded = np.concatenate([images, np.zeros((-len(images) % step, *images.shape[1:]), np.uint8)])
+    outputs = [
+        engine._session.run([spec.output_name], {spec.input_name: engine._input(padded[first : first + step])})[0]
+        for first in range(0, len(padded), step)
+    ]
+    return np.concatenate(outputs)[: len(images)]
+
+
+def infer(engine, index, images):
+    engine.canvases[index][: len(images)] = images
+    engine.start(index, len(images))
+    return engine.wait(index)
+
+
+def assert_equal(output, expected):
+    np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4 * float(np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_every_number_of_rows_on_either_canvas_however_late_the_gpu_is(device, spec, rows, is_lazy):
+    engine, fake = make(device, spec)
+    device.set(is_lazy=is_lazy)
+
+    for index, seed in [(0, 1), (1, 2), (0, 3), (0, 4), (1, 5)]:
+        images = pictures(spec, seed, rows)
+        assert_equal(infer(engine, index, images), reference(spec, images))
+
+    engine.close()
+    assert fake.failures == []
+
+
+def test_one_canvas_is_filled_and_started_while_the_other_waits_to_be_inferred(device, spec):
+    engine, _ = make(device, spec)
+    device.set(is_lazy=True)
+    images = [pictures(spec, seed) for seed in range(6)]
+
+    engine.canvases[0][:] = images[0]
+    engine.start(0, ROWS)
+    for turn in range(1, 6):
+        index = turn % 2
+        engine.canvases[index][:] = images[turn]
+        engine.start(index, ROWS)
+        output = engine.wait(1 - index)
+        engine.canvases[1 - index][:] = 0  # ours again
+        assert_equal(output, reference(spec, images[turn - 1]))
+
+    engine.close()
+
+
+def test_a_batch_costs_one_event_and_no_allocation_and_a_fixed_shape_one_graph(device, spec):
+    engine, _ = make(device, spec, score_threshold=0.5)
+    images = pictures(spec, 1)
+    infer(engine, 0, images)
+
+    with device.counted() as spent:
+        for index in (0, 1) * 5:
+            infer(engine, index, images)
+
+    assert spent["allocations"] == spent["live"] == 0
+    assert spent["synchronizations"] == 10
+    assert spent["graph_launches"] == 10
+    engine.close()
+
+
+def test_canvases_are_mapped_where_memory_is_shared_and_copied_where_it_is_not(device, spec):
+    with device.counted() as spent:
+        engine, _ = make(device, spec)
+        infer(engine, 0, pictures(spec, 1, 2))
+
+    assert (spent["copies_to_device"] == 0) == bool(device.settings["is_integrated"])
+    engine.close()
+
+
+def test_close_leaves_nothing_behind(device, spec):
+    before = {name: device[name] for name in ("live", "contexts", "device_bytes")}
+    engine, _ = make(device, spec, score_threshold=0.5)
+    infer(engine, 1, pictures(spec, 1, 2))
+    assert device["live"] > before["live"]
+
+    engine.close()
+    engine.close()
+
+    assert {name: device[name] for name in before} == before
+
+
+def threshold_of(output, share):
+    return float(np.quantile(output[:, 4:].max(axis=1), share))
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_candidates_are_the_cells_of_the_raw_output_in_its_order(device, spec, rows):
+    images = pictures(spec, 7, rows)
+    whole, _ = make(device, spec)
+    raw = infer(whole, 0, images).copy()
+    threshold = threshold_of(raw, 0.9)
+    engine, _ = make(device, spec, score_threshold=threshold)
+
+    for index in (0, 1, 0):
+        found = infer(engine, index, images)
+
+        assert isinstance(found, CandidateRows)
+        row, cell = np.nonzero(raw[:, 4:].max(axis=1) > threshold)
+        np.testing.assert_array_equal(found.row, row)
+        np.testing.assert_array_equal(found.cell, cell)
+        np.testing.assert_array_equal(found.values, raw[row, :, cell])
+    engine.close()
+    whole.close()
+
+
+def test_more_candidates_than_places_give_the_raw_output_and_say_so_once(device, spec, monkeypatch, caplog):
+    monkeypatch.setattr("edge.engine.tensorrt.results._PLACES_PER_FRAME", 5)
+    images = pictures(spec, 8)
+    engine, _ = make(device, spec, score_threshold=0.0001)
+
+    with caplog.at_level(logging.WARNING):
+        outputs = [infer(engine, 0, images).copy() for _ in range(3)]
+
+    for output in outputs:
+        assert_equal(output, reference(spec, images))
+    assert caplog.text.count("candidates overflow model=m") == 1
+    engine.close()
+
+
+def test_a_driver_without_graphs_issues_singly_and_says_so(device, spec, caplog):
+    device.set(capture_result=801)
+    engine, _ = make(device, spec)
+    images = pictures(spec, 9)
+
+    with device.counted() as spent:
+        assert_equal(infer(engine, 0, images), reference(spec, images))
+
+    assert spent["graph_launches"] == 0
+    assert spent["synchronizations"] == 1
+    assert "no CUDA graph" in caplog.text
+    assert "operation not supported" in caplog.text
+    engine.close()
+
+
+def test_until_8_6_the_canvases_of_an_open_batch_take_turns_in_one_context(device, spec, caplog):
+    engine, fake = make(device, spec, shares_profiles=False, has_v3=False)
+
+    for index, seed, rows in [(0, 1, 3), (1, 2, 2), (0, 3, 1), (1, 4, 3)]:
+        images = pictures(spec, seed, rows)
+        assert_equal(infer(engine, index, images), reference(spec, images))
+    first, second = pictures(spec, 5), pictures(spec, 6)
+    engine.canvases[0][:], engine.canvases[1][:] = first, second
+    engine.start(0, ROWS)
+    engine.start(1, ROWS)
+    assert_equal(engine.wait(0), reference(spec, first))
+    assert_equal(engine.wait(1), reference(spec, second))
+
+    assert "lets one context alone use a profile" in caplog.text
+    engine.close()
+    assert fake.failures == []
+
+
+def test_the_context_of_a_graph_keeps_its_shape(device, spec):
+    engine, fake = make(device, spec)
+
+    for rows in (3, 1, 3, 2, 3):
+        images = pictures(spec, rows, rows)
+        assert_equal(infer(engine, 0, images), reference(spec, images))
+
+    if spec.batch is None:
+        assert sorted(context.shape_changes for context in fake.contexts) == [1, 1, 2]
+    engine.close()
+
+
+def test_what_tensorrt_does_not_take_is_told_in_its_words(device, spec):
+    before = device["live"]
+    with pytest.raises(EngineError, match="m: TensorRT does not take the plan: Serialization Error in verifyHeader"):
+        make(device, spec, content=b"nonsense")
+    assert device["live"] == before
+
+
+def test_memory_that_runs_out_is_an_engine_error_and_leaves_nothing_behind(device, spec):
+    before = device["live"]
+    device.set(memory_bytes=device["device_bytes"] + 100_000)
+
+    with pytest.raises(EngineError, match=r"m: taking \d+ bytes of the GPU's memory: the GPU is out of memory"):
+        make(device, spec)
+
+    assert device["live"] == before
+
+
+def test_a_gpu_without_kernels_is_refused(device, spec):
+    device.set(major=6, minor=2)
+
+    with pytest.raises(EngineError, match=r"no kernels for a GPU of compute capability 6\.2"):
+        make(device, spec)
+
+
+def test_a_context_that_is_lost_is_an_engine_error_and_closing_still_works(device, spec):
+    engine, _ = make(device, spec)
+    device.set(is_lazy=True, lost_after_launches=device["launches"])
+
+    with pytest.raises(EngineError, match=r"m: waiting for an inference: .*illegal memory access"):
+        infer(engine, 0, pictures(spec, 1))
+    with pytest.raises(EngineError, match="illegal memory access"):
+        engine.start(1, 1)
+
+    engine.close()
+
+
+def test_an_inference_that_tensorrt_refuses_is_told_in_its_words(device, spec):
+    device.set(capture_result=801)
+    engine, fake = make(device, spec)
+    fake.fails_to_enqueue = True
+
+    with pytest.raises(EngineError, match="m: TensorRT refuses inference: enqueueV3: Error Code 3"):
+        engine.start(0, ROWS)
+
+    engine.close()
+
+
+def test_a_plan_for_fewer_frames_is_refused(device, spec):
+    fake = FakeTensorRt(device)
+    request = BuildRequest(precision=Precision.FP32, max_batch=9, options=Options())
+
+    with pytest.raises(EngineError, match="the plan is for 3 frames at once, 9 are wanted"):
+        TensorRtEngine(fake.library, spec.path.read_bytes(), header_of(spec), spec, request)

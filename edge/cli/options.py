@@ -12,12 +12,14 @@ from edge.errors import DeployError
 
 if TYPE_CHECKING:
     from edge.bundle.manifest import GoldenLimits
+    from edge.quantize.calibration.options import MaxDrop
 
     _Word = click.ParamType[str]
+    _Drop = click.ParamType[MaxDrop]
 else:
-    _Word = click.ParamType  # not generic in older versions
+    _Word = _Drop = click.ParamType  # not generic in older versions
 
-__all__ = ["SECONDS", "engine_option", "golden_limit_option"]
+__all__ = ["MAX_DROP", "SECONDS", "engine_option", "golden_limit_option"]
 
 _LIMITS = {
     "recall": "min_recall",
@@ -39,6 +41,25 @@ class _Seconds(click.FloatRange):
         return seconds
 
 
+class _MaxDrop(_Drop):
+    """`0.5`, mAP points, or `3%` of what the float model reaches."""
+
+    name = "points|percent%"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> MaxDrop:
+        from edge.quantize.calibration.options import MaxDrop
+
+        text = str(value).strip()
+        try:
+            amount = float(text.removesuffix("%"))
+        except ValueError:
+            amount = math.nan
+        if not 0 <= amount <= 100:  # NaN is not
+            self.fail(f"expected mAP points from 0 to 100, or a percentage such as 3%, got {value!r}", param, ctx)
+        return MaxDrop(amount=amount, is_relative=text.endswith("%"))
+
+
+MAX_DROP = _MaxDrop()
 SECONDS = _Seconds(min=0, min_open=True)
 
 

@@ -17,7 +17,7 @@ from edge.engine.select import usable_kind
 from edge.errors import EdgeError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
-from edge.quantize.calibration import Calibration, CalibrationHooks, CalibrationOptions, calibrate
+from edge.quantize.calibration import Calibration, CalibrationHooks, CalibrationOptions, MaxDrop, calibrate
 from edge.quantize.calibration.layers import layers_of
 
 __all__ = ["MAX_DROP", "DemoCalibration", "calibrate_demo"]
@@ -97,7 +97,7 @@ def _calibrated(model: Path, folder: Path, hooks: CalibrationHooks) -> Calibrati
         images=folder / "images",
         labels=folder / "labels",
         method=_METHOD,
-        max_drop=MAX_DROP,
+        max_drop=MaxDrop(amount=MAX_DROP),
         keep_float=last,
     )
     return calibrate(options, usable_kind(), hooks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli.lazy import verbosity_option
-from edge.cli.options import engine_option
+from edge.cli.options import MAX_DROP, engine_option
 
 if TYPE_CHECKING:
-    from edge.quantize.calibration import Calibration, CalibrationOptions
+    from edge.quantize.calibration import Calibration, CalibrationOptions, MaxDrop
 
 __all__ = ["calibrate"]
 
 _METHODS = ("auto", "mse", "percentile", "minmax", "entropy")
-_PROMISED = 0.5
 
 _path = click.Path(path_type=Path)
 
@@ -48,9 +46,9 @@ Examples:
 @click.option("--labels", type=_path, metavar="DIR|FILE", help="YOLO .txt folder or COCO .json; mAP is measured then.")
 @click.option(
     "--max-drop",
-    type=click.FloatRange(min=0, max=100),
-    metavar="POINTS",
-    help=f"Promise, with --labels: mAP50-95 points lost at most.  [default: {_PROMISED}]",
+    type=MAX_DROP,
+    metavar="POINTS|PERCENT%",
+    help="Promise, with --labels: mAP50-95 points lost at most, or 3% of what float reaches.  [default: 0.5]",
 )
 @click.option("--keep-float", "keep_float", multiple=True, metavar="NODE", help="A layer to be left in float; repeat.")
 @click.option("--save-histograms", type=_path, metavar="FILE", help="Keep what was seen, to be merged elsewhere.")
@@ -106,7 +104,7 @@ def _options(
     model: Path,
     *,
     method: str | None,
-    max_drop: float | None,
+    max_drop: MaxDrop | None,
     calibrator: str | None,
     quantile: float | None,
     cutoff: float | None,
@@ -115,13 +113,13 @@ def _options(
     **same: Any,
 ) -> CalibrationOptions:
     from edge.calibrate.thresholds.method import Method
-    from edge.quantize.calibration import CalibrationOptions, LibraryCalibrator
+    from edge.quantize.calibration import CalibrationOptions, LibraryCalibrator, MaxDrop
 
     return CalibrationOptions(
         model=model,
         method=None if method in (None, "auto") else Method(method),
         calibrator=None if calibrator is None else LibraryCalibrator(name=calibrator, quantile=quantile, cutoff=cutoff),
-        max_drop=_PROMISED if max_drop is None else max_drop,
+        max_drop=max_drop or MaxDrop(),
         is_skipping_undecodable=is_skipping,
         **same,
     )
@@ -133,7 +131,7 @@ def _require_sense(
     histograms: tuple[Path, ...],
     method: str | None,
     labels: Path | None,
-    max_drop: float | None,
+    max_drop: MaxDrop | None,
     **_: object,
 ) -> None:
     if images is None and not histograms:
@@ -142,8 +140,6 @@ def _require_sense(
         raise click.UsageError(
             "histograms alone cannot prove anything: add --images, or state a --method without labels"
         )
-    if max_drop is not None and math.isnan(max_drop):
-        raise click.UsageError("--max-drop is a number of mAP points, got nan")
     if max_drop is not None and labels is None:
         raise click.UsageError("--max-drop is a promise about mAP: add --labels, so that mAP can be measured")
 

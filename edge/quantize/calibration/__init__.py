@@ -1,6 +1,20 @@
 """From a model and images to a calibration table, and to the proof that it keeps the accuracy."""
 
 from edge.quantize.calibration.calibrate import FEW_IMAGES, calibrate
-from edge.quantize.calibration.options import Calibration, CalibrationHooks, CalibrationOptions, LibraryCalibrator
+from edge.quantize.calibration.options import (
+    Calibration,
+    CalibrationHooks,
+    CalibrationOptions,
+    LibraryCalibrator,
+    MaxDrop,
+)
 
-__all__ = ["FEW_IMAGES", "Calibration", "CalibrationHooks", "CalibrationOptions", "LibraryCalibrator", "calibrate"]
+__all__ = [
+    "FEW_IMAGES",
+    "Calibration",
+    "CalibrationHooks",
+    "CalibrationOptions",
+    "LibraryCalibrator",
+    "MaxDrop",
+    "calibrate",
+]

@@ -13,7 +13,7 @@ from edge.calibrate.thresholds.method import Method
 from edge.model.inspect import ModelOverrides
 from edge.types import ModelSpec
 
-__all__ = ["Calibration", "CalibrationHooks", "CalibrationOptions", "LibraryCalibrator"]
+__all__ = ["Calibration", "CalibrationHooks", "CalibrationOptions", "LibraryCalibrator", "MaxDrop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,21 @@ class LibraryCalibrator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MaxDrop:
+    """The most that INT8 may lose: `amount` mAP points, or that percentage of what the float model reaches."""
+
+    amount: float = 0.5
+    is_relative: bool = False
+
+    def points_of(self, float_: float) -> float:
+        """Return it in mAP points (hundredths), where the float model reaches `float_`, 0 to 1."""
+        return self.amount * float_ if self.is_relative else self.amount
+
+    def __str__(self) -> str:
+        return f"{self.amount:g} % of float's" if self.is_relative else f"{self.amount:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationOptions:
     """What to calibrate, and how.
 
@@ -34,7 +49,6 @@ class CalibrationOptions:
         method: None: searched for each tensor.
         calibrator: finds the ranges instead; with it there is no method, and no histogram.
         labels: folder or file; with them it is mAP that is measured, and `max_drop` is a promise.
-        max_drop: in mAP points.
         keep_float: nodes that stay in float whatever is found.
         histograms: of other images, to be merged.
         max_batch: images on one canvas; changes nothing in the result, but for that of some calibrators.
@@ -46,7 +60,7 @@ class CalibrationOptions:
     method: Method | None = None
     calibrator: LibraryCalibrator | None = None
     labels: Path | None = None
-    max_drop: float = 0.5
+    max_drop: MaxDrop = field(default_factory=MaxDrop)
     keep_float: tuple[str, ...] = ()
     histograms: tuple[Path, ...] = ()
     max_batch: int = 1

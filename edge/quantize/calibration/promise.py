@@ -7,6 +7,7 @@ import msgspec
 from edge.calibrate.table import CalibrationTable, Evidence
 from edge.engine.kind import QdqForm
 from edge.errors import VerificationError
+from edge.quantize.calibration.options import MaxDrop
 from edge.quantize.calibration.proof import Proof
 from edge.quantize.forms import Forms
 
@@ -14,14 +15,14 @@ __all__ = ["Promise"]
 
 
 class Promise:
-    """At most `max_drop` mAP points are lost; None: nothing is promised."""
+    """No more than `max_drop` is lost; None: nothing is promised."""
 
-    def __init__(self, max_drop: float | None) -> None:
+    def __init__(self, max_drop: MaxDrop | None) -> None:
         self._max_drop = max_drop
 
     def is_kept(self, proof: Proof) -> bool:
-        """Return whether `proof` shows no larger drop."""
-        return self._max_drop is None or proof.keeps(self._max_drop)
+        """Return whether `proof` shows no larger drop; chance is no excuse."""
+        return self._max_drop is None or proof.drop <= self._max_drop.points_of(proof.float_)
 
     def with_evidence(self, table: CalibrationTable, forms: Forms, proof: Proof) -> CalibrationTable:
         """Return `table`, of which `forms` are, with what was measured.
@@ -33,7 +34,7 @@ class Promise:
             raise VerificationError(
                 f"{forms.spec.name}: INT8 loses {proof.drop:.2f} mAP50-95 points (float {100 * proof.float_:.2f}, INT8 "
                 f"{100 * proof.int8:.2f}, standard error {100 * (proof.uncertainty or 0.0):.2f}) on {proof.images} "
-                f"images that no range comes from; promised were at most {self._max_drop:g}, so nothing was written",
+                f"images that no range comes from; promised were at most {self._max_drop}, so nothing was written",
                 hint="run this model in fp16, or give more images like those of the cameras, or allow a larger drop",
             )
         evidence = Evidence(

@@ -41,10 +41,6 @@ class Proof:
         """How much INT8 loses, in mAP points (hundredths)."""
         return 100 * (self.float_ - self.int8)
 
-    def keeps(self, max_drop: float) -> bool:
-        """Return whether no more than `max_drop` mAP points were seen to be lost; chance is no excuse."""
-        return self.drop <= max_drop
-
 
 class Prover:
     """Measures INT8 models against the float model.

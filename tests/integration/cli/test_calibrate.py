@@ -346,18 +346,27 @@ def _largest_pixel(place):
     return max(int(cv2.imread(str(path)).max()) for path in (place / "images").iterdir())
 
 
-@pytest.mark.parametrize("method", ["auto", "mse"])
-def test_a_promise_that_int8_cannot_keep_is_told_and_writes_nothing(place, method):
+@pytest.mark.parametrize(("method", "drop", "told_as"), [("auto", "0", "0,"), ("mse", "0%", "0 % of float's,")])
+def test_a_promise_that_int8_cannot_keep_is_told_and_writes_nothing(place, method, drop, told_as):
     few_layers(place / "hard.onnx", widest=300.0)
     shutil.rmtree(place / "labels")
     write_labels(place / "labels", inspect_model(place / "hard.onnx"), sorted((place / "images").iterdir()))
     (place / "hard.calib.json").write_text("an old table")
-    options = ("--method", method, "--labels", place / "labels", "--max-drop", 0, "--save-histograms", place / "h.npz")
+    options = (
+        "--method",
+        method,
+        "--labels",
+        place / "labels",
+        "--max-drop",
+        drop,
+        "--save-histograms",
+        place / "h.npz",
+    )
 
     told = refused(place, *options, model="hard.onnx", expected=4)
 
     assert "so nothing was written; run this model in fp16" in told
-    assert "promised were at most 0," in told
+    assert f"promised were at most {told_as}" in told
     assert (place / "hard.calib.json").read_text() == "an old table"
 
 
@@ -377,7 +386,8 @@ def test_layers_that_are_kept_in_float_are_in_the_table_with_their_reason(place)
         (("--histograms", "h.npz"), None, "histograms alone cannot prove anything: add --images"),
         (("--histograms", "h.npz", "--method", "mse", "--labels", "l"), None, "cannot prove anything"),
         (("--max-drop", -1, "--labels", "labels"), "images", "--max-drop"),
-        (("--max-drop", "nan", "--labels", "labels"), "images", "--max-drop"),
+        (("--max-drop", "nan", "--labels", "labels"), "images", "expected mAP points from 0 to 100"),
+        (("--max-drop", "3 points", "--labels", "labels"), "images", "or a percentage such as 3%"),
         (("--batch", 0), "images", "--batch"),
         (("--method", "kl"), "images", "--method"),
         (("--method", "mse", "-o", "t.json", "--save-histograms", "t.json"), "images", "--save-histograms"),

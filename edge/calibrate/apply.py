@@ -53,7 +53,7 @@ def quantized_model(
     is_float16: bool = False,
     has_float_weights: bool = False,
 ) -> QdqModel:
-    """Return the model of `spec` with Q/DQ pairs by the ranges and means of a usable table.
+    """Return the model of `spec` with Q/DQ pairs by the ranges, means and centres of a usable table.
 
     Args:
         table: what `usable_table` has returned for this model.
@@ -73,6 +73,7 @@ def quantized_model(
         ranges=ranges,
         keep_float=table.keep_float,
         means=_means(table) if means is None else means,
+        is_centred=table.centred,
         is_float16=is_float16,
         has_float_weights=has_float_weights,
     )

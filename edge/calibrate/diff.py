@@ -73,7 +73,17 @@ def diff_tables(first: CalibrationTable, second: CalibrationTable) -> TableDiff:
 
 
 def _facts(first: CalibrationTable, second: CalibrationTable) -> Iterator[tuple[str, str, str]]:
-    for name in ("model", "preprocess", "dataset", "method", "made_by", "keep_float", "evidence", "imported"):
+    for name in (
+        "model",
+        "preprocess",
+        "dataset",
+        "method",
+        "made_by",
+        "centred",
+        "keep_float",
+        "evidence",
+        "imported",
+    ):
         mine, theirs = _told(getattr(first, name)), _told(getattr(second, name))
         if mine != theirs:
             yield name, mine, theirs

@@ -98,6 +98,7 @@ class TensorRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class CalibrationTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Ranges by tensor name, and where they come from; what is None was not known, as in an imported cache.
 
+    `centred`: a Q/DQ model quantizes what has a lowest value, as SiLU has, around a centre (`edge.model.qdq.centre`).
     `float_reasons` says of nodes in `keep_float` why they are there, where that is known.
     """
 
@@ -108,6 +109,7 @@ class CalibrationTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     method: str
     made_by: MadeBy
     tensors: Mapping[str, TensorRange]
+    centred: bool = False
     keep_float: tuple[str, ...] = ()
     float_reasons: Mapping[str, str] = msgspec.field(default_factory=dict)
     evidence: Evidence | None = None

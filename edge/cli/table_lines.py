@@ -22,6 +22,8 @@ def provenance(content: CalibrationTable) -> Iterator[tuple[str, str]]:
     yield "tensors", str(len(content.tensors))
     if means := sum(bool(tensor.means) for tensor in content.tensors.values()):
         yield "means", f"of {means} tensors, to correct biases in a Q/DQ model"
+    if content.centred:
+        yield "centred", "around centres in a Q/DQ model, where that makes steps finer"
     if content.imported is not None:
         yield "imported", origin(content)
     for node in content.keep_float:

@@ -253,6 +253,12 @@ def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: st
             "warning: means: a cache does not correct biases; the table's evidence is of its Q/DQ model (table qdq)",
             err=True,
         )
+    if content.centred:
+        click.echo(
+            "warning: centred: a cache has no centres, so that steps are up to twice as large; the table's evidence is "
+            "of its Q/DQ model (table qdq)",
+            err=True,
+        )
     facts = {"cache": str(out), "tensorrt": cache.tensorrt, "calibrator": cache.calibrator}
     if as_json:
         echo_json({**facts, "tensors": len(cache.scales)})

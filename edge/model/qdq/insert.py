@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,9 @@ from edge.model.graph import Graph, Node, load_graph, node_proto
 from edge.model.obstacles import INTEGER_OPERATORS, QDQ_OPERATORS
 from edge.model.opset import element_types, with_opset
 from edge.model.qdq.bias import mean_shift
+from edge.model.qdq.centre import Centre, centres
 from edge.model.qdq.half import halve
-from edge.model.qdq.placement import Placement, called, place
+from edge.model.qdq.placement import Placement, called, is_moving, place
 from edge.model.qdq.scales import (
     channel_axis,
     dequantize_weight,
@@ -56,6 +57,8 @@ class QdqModel:
         float_nodes: those that are not.
         mac_share_int8: multiply-accumulates of the former, of all.
         ranges: of each tensor that is read in INT8, the one that its scale is made of: the largest of its group.
+        centres: of those of them that are quantized around one, from which their scales are made then.
+        lowered: those of these that the file holds less their centre under the name that they have in the float model.
     """
 
     model: bytes
@@ -63,6 +66,8 @@ class QdqModel:
     float_nodes: tuple[str, ...]
     mac_share_int8: float
     ranges: Mapping[str, float]
+    centres: Mapping[str, Centre] = field(default_factory=dict)
+    lowered: tuple[str, ...] = ()
 
 
 def insert_qdq(
@@ -72,6 +77,7 @@ def insert_qdq(
     ranges: Mapping[str, float],
     keep_float: Collection[str],
     means: Mapping[str, Sequence[float]] | None = None,
+    is_centred: bool = False,
     is_float16: bool = False,
     has_float_weights: bool = False,
 ) -> QdqModel:
@@ -83,6 +89,7 @@ def insert_qdq(
         ranges: largest absolute activation of at least `quantizable_tensors`; others are left unused.
         keep_float: names of nodes that stay in float, and of tensors that are not quantized, nor what reads them.
         means: of each channel of some tensors; biases are corrected behind those.
+        is_centred: quantize tensors around their centres where that makes their steps finer (`edge.model.qdq.centre`).
         is_float16: compute the rest in float16, for strongly typed TensorRT (opset 19); decoding stays in float32.
         has_float_weights: store weights in float, with a Q/DQ pair behind each.
 
@@ -96,8 +103,9 @@ def insert_qdq(
     placement = place(graph, keep_float)
     amax = group_ranges(graph, placement, ranges)
     _require_finite_in(np.finfo(np.float16 if is_float16 else np.float32), amax, spec.name)
-    dtype = np.float16 if is_float16 else np.float32
-    writer = _Writer(graph, dtype, means or {}, has_float_weights=has_float_weights)
+    dtype: type[np.floating[Any]] = np.float16 if is_float16 else np.float32
+    around = centres(graph, placement, amax, dtype) if is_centred else {}
+    writer = _Writer(graph, dtype, means or {}, around, has_float_weights=has_float_weights)
     draft = writer.written(placement, amax)
     if is_float16:
         halve(draft, element_types(graph), spec.name)
@@ -109,6 +117,8 @@ def insert_qdq(
         float_nodes=tuple(called(node) for node in placement.floats),
         mac_share_int8=_mac_share(graph, spec, placement),
         ranges=amax,
+        centres=around,
+        lowered=tuple(sorted(_moved(graph, placement).intersection(around))),
     )
 
 
@@ -120,13 +130,16 @@ class _Writer:
         graph: Graph,
         dtype: type[np.floating[Any]],
         means: Mapping[str, Sequence[float]],
+        around: Mapping[str, Centre],
         *,
         has_float_weights: bool,
     ) -> None:
         self._graph = graph
         self._dtype = dtype
         self._means = means
+        self._around = around
         self._has_float_weights = has_float_weights
+        self._centred: dict[str, str] = {}
         self._draft = Draft(graph)
         self._before: dict[int, list[NodeProto]] = {}
         self._dequantized: dict[str, str] = {}
@@ -134,9 +147,12 @@ class _Writer:
 
     def written(self, placement: Placement, amax: Mapping[str, float]) -> Draft:
         self._draft.store_inputs_apart()
+        self._centre(placement)
         for position, index in placement.pairs:
             name = self._graph.nodes[position].inputs[index]
-            self._draft.set_input(position, index, self._activation(name, amax[name], position))
+            range_ = self._around[name].range_ if name in self._around else amax[name]
+            made = self._activation(name, range_, position)
+            self._draft.set_input(position, index, self._restored(name, made, position))
         quantized = {id(node) for node in placement.quantized}
         for position, node in enumerate(self._graph.nodes):
             if id(node) in quantized and not self._graph.is_varying(node.inputs[1]):
@@ -146,11 +162,32 @@ class _Writer:
         self._draft.insert_nodes(self._before)
         return self._draft
 
+    def _centre(self, placement: Placement) -> None:
+        """Take the centres off where their groups begin: what Concat and the like make of them is centred by that."""
+        moved = _moved(self._graph, placement)
+        for position, index in placement.edges:
+            name = self._graph.nodes[position].inputs[index]
+            if name in self._around and name not in moved:
+                if name not in self._centred:
+                    inputs = (name, self._centre_of(name))
+                    self._centred[name] = self._insert("Sub", inputs, f"{name}/centred", position)
+                self._draft.set_input(position, index, self._centred[name])
+
+    def _restored(self, name: str, centred: str, position: int) -> str:
+        """Return what a node reads: a convolution has the centre in its bias, a residual Add gets it back."""
+        if name not in self._around or self._graph.nodes[position].op_type != "Add":
+            return centred
+        return self._insert("Add", (centred, self._centre_of(name)), f"{name}/restored", position)
+
+    def _centre_of(self, name: str) -> str:
+        return self._draft.add_constant(f"{name}/centre", np.array(self._around[name].value, self._dtype))
+
     def _activation(self, name: str, amax: float, position: int) -> str:
         if name not in self._dequantized:
+            read = self._centred.get(name, name)
             scale = self._draft.add_constant(f"{name}/scale", scale_of(amax, self._dtype))
             zero = self._draft.add_constant(f"{name}/zero_point", np.array(0, np.int8))
-            quantized = self._insert("QuantizeLinear", (name, scale, zero), f"{name}/quantized", position)
+            quantized = self._insert("QuantizeLinear", (read, scale, zero), f"{name}/quantized", position)
             self._dequantized[name] = self._insert(
                 "DequantizeLinear", (quantized, scale, zero), f"{name}/dequantized", position
             )
@@ -176,10 +213,17 @@ class _Writer:
         return self._weights[name, axis]
 
     def _correct_bias(self, node: Node, position: int, errors: NDArray[np.float32]) -> None:
-        means, name = self._means.get(node.inputs[0]), node.input(2)
+        name, read = node.input(2), node.inputs[0]
         bias = self._graph.constant(name) if name else np.zeros(len(errors), np.float32)
-        if node.op_type == "Conv" and means is not None and bias is not None:
-            corrected = bias - mean_shift(node, errors, means)
+        if node.op_type != "Conv" or bias is None:
+            return
+        corrected = bias
+        if read in self._means:
+            corrected = corrected - mean_shift(node, errors, self._means[read])
+        if read in self._around:
+            weight = _float_weight(self._graph, node) + errors
+            corrected = corrected + self._around[read].value * weight.reshape(len(weight), -1).sum(axis=1)
+        if corrected is not bias:
             label = f"{name or called(node)}/corrected"
             self._draft.set_input(position, 2, self._draft.add_constant(label, corrected.astype(np.float32)))
 
@@ -188,6 +232,12 @@ class _Writer:
         label = self._draft.unused_name(f"{inputs[0]}/{op_type}")
         self._before.setdefault(position, []).append(node_proto(op_type, inputs, [made], name=label, **attributes))
         return made
+
+
+def _moved(graph: Graph, placement: Placement) -> set[str]:
+    """Return what operators that move values make in INT8."""
+    nodes = (graph.nodes[position] for position, _ in placement.edges)
+    return {name for node in nodes if is_moving(node) for name in node.outputs if name}
 
 
 def _float_weight(graph: Graph, node: Node) -> NDArray[np.float32]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from edge.model.graph import Graph, Node
 
-__all__ = ["WEIGHTED", "Edge", "Placement", "called", "is_moving", "place", "quantizable_tensors"]
+__all__ = ["WEIGHTED", "Edge", "Placement", "called", "gate_of", "is_moving", "place", "quantizable_tensors"]
 
 WEIGHTED = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul"))
 _SELECTING = frozenset(("Split", "Slice"))
@@ -197,11 +197,11 @@ class _Placer:
         if node is None or name in self._outputs or len(list(self._readers(name))) != 1:
             return False
         while node is not None and self._positions[id(node)] not in self._quantized:
-            is_swish = node.op_type == "Mul" and _is_sigmoid_of_other(self._graph, node)
-            if not is_swish and node.op_type not in _ACTIVATIONS:
+            is_gated = gate_of(self._graph, node) is not None
+            if not is_gated and node.op_type not in _ACTIVATIONS:
                 return False
             makers = [self._graph.producer(i) for i in node.inputs if self._graph.is_varying(i)]
-            node = next((m for m in makers if m is not None and not (is_swish and "Sigmoid" in m.op_type)), None)
+            node = next((m for m in makers if m is not None and not (is_gated and "Sigmoid" in m.op_type)), None)
         return node is not None and node.op_type in WEIGHTED
 
     def _made_at(self, name: str) -> int:
@@ -231,9 +231,10 @@ def _is_computable(graph: Graph, node: Node) -> bool:
     return graph.is_varying(node.inputs[0]) and (is_product or graph.constant(node.inputs[1]) is not None)
 
 
-def _is_sigmoid_of_other(graph: Graph, node: Node) -> bool:
-    for gate, value in (node.inputs, node.inputs[::-1]):
+def gate_of(graph: Graph, node: Node) -> Node | None:
+    """Return the Sigmoid or HardSigmoid of a tensor that `node` multiplies this very tensor by, as SiLU does."""
+    for gate, value in (node.inputs, node.inputs[::-1]) if node.op_type == "Mul" else ():
         maker = graph.producer(gate)
         if maker is not None and maker.op_type in ("Sigmoid", "HardSigmoid") and maker.inputs[0] == value:
-            return True
-    return False
+            return maker
+    return None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from edge.model.draft import Draft
 from edge.model.graph import Graph, graph_from_bytes, node_proto
+from edge.model.qdq.insert import QdqModel
 from edge.model.qdq.placement import called
 
 if TYPE_CHECKING:
@@ -15,27 +17,35 @@ if TYPE_CHECKING:
 __all__ = ["with_float_twins"]
 
 
-def with_float_twins(quantized: bytes, resolved: Graph, nodes: Collection[str]) -> tuple[bytes, dict[str, str]]:
-    """Return a Q/DQ model that also computes each of `nodes` in float, and what the results are called, by node.
+def with_float_twins(quantized: QdqModel, resolved: Graph) -> tuple[bytes, dict[str, str]]:
+    """Return a Q/DQ model that also computes its nodes in INT8 in float, and what the results are called, by node.
 
     A twin reads the activation in front of its Q/DQ pair, and the weight as it was; its result is a further output.
+    Every tensor holds what it holds in the float model again, also where pairs stand around a centre.
 
     Args:
         quantized: what `insert_qdq` made of a float model.
         resolved: that float model, with the shapes that can be inferred.
-        nodes: weighted nodes in INT8, by name, else by their first output.
     """
-    graph = graph_from_bytes(quantized, "Q/DQ model")
+    graph = graph_from_bytes(quantized.model, "Q/DQ model")
     draft, twins = Draft(graph), dict[str, str]()
-    made: list[NodeProto] = []
+    made = [_raised(draft, name, quantized.centres[name].value) for name in quantized.lowered]
     stored: dict[str, str] = {}
-    for node in (node for node in resolved.nodes if called(node) in nodes):
+    for node in (node for node in resolved.nodes if called(node) in quantized.quantized_nodes):
         read = [_source(draft, graph, resolved, name, stored) for name in node.inputs]
         output = twins[called(node)] = draft.unused_name(f"{node.outputs[0]}/float")
         made.append(node_proto(node.op_type, read, [output], name=draft.unused_name(output), **node.attributes))
         draft.add_output(output, rank=len(resolved.shape(node.outputs[0]) or ()))
     draft.insert_nodes({len(graph.nodes): made})
     return draft.to_bytes(), twins
+
+
+def _raised(draft: Draft, name: str, centre: float) -> NodeProto:
+    """Return a node that makes `name` what it is in the float model, for twins and whoever looks into the model."""
+    lowered = draft.unused_name(f"{name}/lowered")
+    draft.rename(name, lowered)
+    value = draft.add_constant(f"{name}/centre", np.array(centre, np.float32))
+    return node_proto("Add", [lowered, value], [name], name=draft.unused_name(f"{name}/raised"))
 
 
 def _source(draft: Draft, graph: Graph, exact: Graph, name: str, stored: dict[str, str]) -> str:

@@ -25,6 +25,7 @@ SEARCHED_METHODS: Mapping[str, tuple[Method, float]] = {
     "minmax": (Method.MINMAX, 0.0),
     "entropy": (Method.ENTROPY, 0.0),
 }
+_AUTO = "auto"
 DEAD = "dead"
 DEAD_RANGE = 127.0  # scale 1: zeros stay zeros, and what is below 0.5 becomes one
 
@@ -71,6 +72,7 @@ def made_table(
         method=method,
         made_by=MadeBy(engine=engine),
         tensors=tensors,
+        centred=method == _AUTO,
         keep_float=tuple(sorted(choice.floats)),
         float_reasons=choice.floats,
     )
@@ -86,6 +88,7 @@ def tried_table(choice: Choice, ranges: Mapping[str, Mapping[str, float]]) -> Ca
         method="trial",
         made_by=MadeBy(engine="trial"),
         tensors={name: TensorRange(amax=ranges[name][how], method=how) for name, how in choice.methods.items()},
+        centred=True,
         keep_float=tuple(choice.floats),
     )
 

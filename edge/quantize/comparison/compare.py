@@ -100,7 +100,7 @@ def compare_model(
     forms = Forms(spec, usable_table(options.table, spec, file.graph), file=file)
     quantized = forms.qdq_model(QdqForm())
     resolved = resolved_for_one(file.graph, spec)
-    twinned, twins = with_float_twins(quantized.model, resolved, quantized.quantized_nodes)
+    twinned, twins = with_float_twins(quantized, resolved)
     layers = compared_layers(resolved, spec, quantized, twins)
     noise, both = _Noise(layers), Both(kind, forms, twinned, watched_tensors(layers), inside=tuple(twins.values()))
     try:

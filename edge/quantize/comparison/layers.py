@@ -49,7 +49,8 @@ def _activation(node: Node, graph: Graph) -> str:
 def _quantization(read: str, node: Node, quantized: QdqModel) -> Quantization | None:
     if called(node) not in quantized.quantized_nodes:
         return None
-    step = float(scale_of(quantized.ranges[read]))
+    around = quantized.centres.get(read)
+    step = float(scale_of(quantized.ranges[read] if around is None else around.range_))
     return Quantization(range_=max(quantized.ranges[read], LEVELS * step), step=step)
 
 

@@ -1,0 +1,76 @@
+"""What is taken off a tensor in front of its Q, so that all levels of a symmetric int8 are used.
+
+SiLU makes values from -0.28 up to its range: a symmetric int8 with zero point 0, which is all that TensorRT takes, has
+half of its levels where nothing ever is. Values less a constant, the centre, lie evenly around zero, and their steps
+are half as large. A convolution that reads them adds what is missing to its bias, exactly, as long as it pads nothing:
+padding is zero, and would have to be minus the centre.
+
+A centre is a whole number of steps: zeros stay zeros, and the levels are those of an asymmetric uint8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edge.model.graph import Graph, Node
+from edge.model.qdq.lowest import lowest_values
+from edge.model.qdq.placement import Placement, is_moving
+from edge.model.qdq.scales import scale_of
+
+__all__ = ["Centre", "centres"]
+
+_UNPADDED = (None, "NOTSET", "VALID")
+_WORTH = 0.9  # of the steps without: less is not worth an operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Centre:
+    """How a group of tensors is quantized around `value`: each less `value` lies within +- `range_`."""
+
+    value: float
+    range_: float
+
+
+def centres(
+    graph: Graph, placement: Placement, amax: Mapping[str, float], dtype: type[np.floating[Any]]
+) -> dict[str, Centre]:
+    """Return the centre of each quantized tensor that is better off with one.
+
+    Args:
+        graph: a float model.
+        placement: of its pairs.
+        amax: range of each quantized tensor, the same for all of a group.
+        dtype: of scales.
+    """
+    lowest = lowest_values(graph)
+    readers: dict[str, list[Node]] = {}
+    for position, index in placement.edges:
+        node = graph.nodes[position]
+        readers.setdefault(node.inputs[index], []).append(node)
+    found: dict[str, Centre] = {}
+    for group in placement.groups:
+        if all(name in lowest and all(_takes_centred(graph, node) for node in readers[name]) for name in group):
+            centre = _centre(min(lowest[name] for name in group), amax[group[0]], dtype)
+            found |= {} if centre is None else dict.fromkeys(group, centre)
+    return found
+
+
+def _centre(lowest: float, amax: float, dtype: type[np.floating[Any]]) -> Centre | None:
+    range_ = (amax - lowest) / 2
+    if not 0 < range_ < _WORTH * amax:
+        return None
+    step = float(scale_of(range_, dtype))
+    return Centre(value=round((amax + lowest) / 2 / step) * step, range_=range_)
+
+
+def _takes_centred(graph: Graph, node: Node) -> bool:
+    """Return whether `node` can read values less a centre: convolutions without padding, whose bias makes up for it."""
+    if node.op_type != "Conv":
+        return node.op_type == "Add" or is_moving(node)
+    is_unpadded = not any(node.attributes.get("pads", ())) and node.attributes.get("auto_pad") in _UNPADDED
+    stored = [graph.constant(name) is not None for name in node.inputs[1:] if name]
+    return is_unpadded and all(stored)

@@ -20,7 +20,7 @@ from edge.engine.tensorrt.plan import PlanHeader
 from edge.engine.tensorrt.results import CandidateResult, RawResult, Result
 from edge.engine.tensorrt.runtime import load_engine
 from edge.engine.tensorrt.slot import Slot
-from edge.engine.tensorrt.tensors import tensors_of
+from edge.engine.tensorrt.tensors import Tensors, input_of, tensors_of
 from edge.errors import EngineError, TensorMismatchError
 from edge.types import EngineOutput, ModelSpec, Preprocess
 
@@ -51,7 +51,6 @@ class TensorRtEngine:
         self, library: Library, content: bytes, header: PlanHeader, spec: ModelSpec, request: BuildRequest
     ) -> None:
         self._library, self._spec, self._request = library, spec, request
-        self._tensors = tensors_of(header, spec)
         if request.max_batch > header.max_batch:
             raise EngineError(
                 f"{spec.name}: the plan is for {header.max_batch} frames at once, {request.max_batch} are wanted",
@@ -134,12 +133,18 @@ class TensorRtEngine:
                 f"TensorRT {self._library.version} lets one context alone use a profile",
             )
             places = places[:1] * _CANVASES
+        self._tensors = self._sized(places[0][0], header)
         for execution, stream in places:
             self._slots.append(self._slot(kernels, execution, stream, is_shared=is_shared))
         if not is_shared:
             step = self._step or self._rows
             for slot in self._slots:
                 slot.capture(range(step, self._rows + 1, step))
+
+    def _sized(self, execution: Execution, header: PlanHeader) -> Tensors:
+        source = input_of(header, self._spec)
+        execution.set_shape(source.name, (self._step or self._rows, *source.row_shape))
+        return tensors_of(header, self._spec, execution.shape_of)
 
     def _forget(self) -> None:
         del self._loaded

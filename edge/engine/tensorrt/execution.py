@@ -64,6 +64,12 @@ class Execution:
         self._check(is_set, f"{tensor} of shape {wanted}")
         self._shapes[tensor] = wanted
 
+    def shape_of(self, tensor: str) -> tuple[int, ...]:
+        """Return how large a tensor is for the shapes that were set."""
+        if self._loaded.library.abilities.has_execute_v3:
+            return tuple(self._context.get_tensor_shape(tensor))
+        return tuple(self._context.get_binding_shape(self._loaded.engine.get_binding_index(tensor)))
+
     def enqueue(self, stream: int) -> None:
         """Give one inference to a stream, a handle.
 

@@ -155,9 +155,8 @@ class Slot:
         execution = self._execution_for(count)
         tensors = (self._tensors.input, self._tensors.output, *self._tensors.others)
         execution.place({one.name: self._buffers[one.name].address + first * one.row_bytes for one in tensors})
-        if self._step is None:
-            given = self._tensors.input
-            execution.set_shape(given.name, (count, *given.row_shape))
+        given = self._tensors.input
+        execution.set_shape(given.name, (count, *given.row_shape))
         execution.enqueue(self._stream.handle)
 
     def _execution_for(self, count: int) -> Execution:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -13,7 +13,7 @@ from edge.engine.tensorrt.plan import PlanHeader, TensorInfo
 from edge.errors import EngineError
 from edge.types import HeadFamily, ModelSpec
 
-__all__ = ["Cells", "Tensor", "Tensors", "tensors_of"]
+__all__ = ["Cells", "Tensor", "Tensors", "input_of", "tensors_of"]
 
 _LAYOUTS = {
     HeadFamily.YOLOV5: CellLayout.OBJECTNESS,
@@ -56,21 +56,46 @@ class Tensors:
     cells: Cells | None
 
 
-def tensors_of(header: PlanHeader, spec: ModelSpec) -> Tensors:
+def tensors_of(header: PlanHeader, spec: ModelSpec, shape_of: Callable[[str], tuple[int, ...]]) -> Tensors:
     """Return the tensors of a plan.
 
+    Args:
+        header: of the plan.
+        spec: what the model is.
+        shape_of: the shape of an output whose sides are open in the plan, once the input's are known.
+
     Raises:
-        EngineError: if they are not those of `spec`, or of a type or shape that is not known before it runs.
+        EngineError: if they are not those of `spec`, or of a type that there are no kernels for.
+    """
+    source, result = input_of(header, spec), _named(header.outputs, spec.output_name, spec)
+    others = (one for one in header.outputs if one.name != spec.output_name)
+    output = _output(result, spec, shape_of)
+    return Tensors(
+        input=source,
+        output=output,
+        others=tuple(_output(one, spec, shape_of) for one in others),
+        cells=_cells(output, spec.family),
+    )
+
+
+def input_of(header: PlanHeader, spec: ModelSpec) -> Tensor:
+    """Return what the images go into.
+
+    Raises:
+        EngineError: if it is not as `spec` says.
     """
     if len(header.inputs) != 1:
         raise EngineError(f"{spec.name}: the plan has {len(header.inputs)} inputs; a detector has one, the images")
-    source = _tensor(_named(header.inputs, spec.input_name, spec), spec)
-    result = _tensor(_named(header.outputs, spec.output_name, spec), spec)
-    size = spec.preprocess.size
-    if source.row_shape != (3, size.height, size.width):
-        raise EngineError(f"{spec.name}: the plan takes {source.row_shape}, the model {(3, size.height, size.width)}")
-    others = tuple(_tensor(one, spec) for one in header.outputs if one.name != spec.output_name)
-    return Tensors(input=source, output=result, others=others, cells=_cells(result, spec.family))
+    info = _named(header.inputs, spec.input_name, spec)
+    row_shape = (3, spec.preprocess.size.height, spec.preprocess.size.width)
+    fits = len(info.shape) == 4 and all(
+        side in (-1, wanted) for side, wanted in zip(info.shape[1:], row_shape, strict=True)
+    )
+    if not fits:
+        raise EngineError(
+            f"{spec.name}: the plan takes {list(info.shape)}, the model (B, {', '.join(map(str, row_shape))})"
+        )
+    return _tensor(info, row_shape, spec)
 
 
 def _named(infos: Sequence[TensorInfo], name: str, spec: ModelSpec) -> TensorInfo:
@@ -81,14 +106,18 @@ def _named(infos: Sequence[TensorInfo], name: str, spec: ModelSpec) -> TensorInf
     raise EngineError(f"{spec.name}: the plan has no tensor {name!r}, but {known}", hint="build it again")
 
 
-def _tensor(info: TensorInfo, spec: ModelSpec) -> Tensor:
-    row_shape = info.shape[1:]
+def _output(info: TensorInfo, spec: ModelSpec, shape_of: Callable[[str], tuple[int, ...]]) -> Tensor:
+    is_open = len(info.shape) < 2 or min(info.shape[1:]) < 1
+    return _tensor(info, (shape_of(info.name) if is_open else info.shape)[1:], spec)
+
+
+def _tensor(info: TensorInfo, row_shape: tuple[int, ...], spec: ModelSpec) -> Tensor:
     if info.dtype not in FLOAT_TYPES or not row_shape or min(row_shape) < 1:
         raise EngineError(
-            f"{spec.name}: tensor {info.name!r} is {info.dtype} {list(info.shape)}; "
-            f"expected {' or '.join(FLOAT_TYPES)} with only the batch open"
+            f"{spec.name}: tensor {info.name!r} is {info.dtype} (B, {', '.join(map(str, row_shape))}); "
+            f"expected {' or '.join(FLOAT_TYPES)}, of known size"
         )
-    return Tensor(name=info.name, row_shape=row_shape, dtype=np.dtype(info.dtype))
+    return Tensor(name=info.name, row_shape=tuple(row_shape), dtype=np.dtype(info.dtype))
 
 
 def _cells(output: Tensor, family: HeadFamily) -> Cells | None:

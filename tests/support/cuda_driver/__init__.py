@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.support.cuda_driver.build import driver_library, pycuda_folder
@@ -26,6 +27,9 @@ _DEFAULTS = {
 }
 
 
+_HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
 class StandIn:
     """What a test sets of the device, and what it counted."""
 
@@ -33,6 +37,10 @@ class StandIn:
         self.library = library
         library.standin_get.restype = ctypes.c_int64
         self.settings: dict[str, int] = {}
+        self.failures: list[Exception] = []
+        self._work: dict[int, Callable[[], None]] = {}
+        self._numbers = itertools.count(1)
+        self._callback = _HOST_FUNCTION(self._run)
 
     def set(self, **settings: int) -> None:
         for name, value in settings.items():
@@ -43,6 +51,19 @@ class StandIn:
     def __getitem__(self, name: str) -> int:
         """`live`, `allocations`, `synchronizations`, `launches`, `graph_launches`, `copies_to_device`, ..."""
         return int(self.library.standin_get(name.encode()))
+
+    def give(self, stream: int, work: Callable[[], None]) -> bool:
+        """Put `work` into a stream, which may be capturing; what it raises is kept in `failures`."""
+        number = next(self._numbers)
+        self._work[number] = work
+        code = self.library.cuLaunchHostFunc(ctypes.c_void_p(stream), self._callback, ctypes.c_void_p(number))
+        return bool(code == 0)
+
+    def _run(self, number: int) -> None:
+        try:
+            self._work[number]()
+        except Exception as error:  # on a thread of the driver, where nobody would see it
+            self.failures.append(error)
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[dict[str, int]]:

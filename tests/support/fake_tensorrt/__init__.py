@@ -5,8 +5,9 @@
         fake.faults.build = "out of memory"                   # how it fails next: see `Faults`
 
 Networks are read by NVIDIA's rules for Q/DQ, plans are refused by another version or GPU, reasons go to the logger
-only. Engines compute by ONNX Runtime, at once, on addresses of host memory: device memory has to be such, as that of
-the driver in `tests/support/cuda_driver` is. A process of its own gets the fake by `environment(version, **faults)`.
+only. Engines compute by ONNX Runtime on addresses of host memory: device memory has to be such, as that of the driver
+in `tests/support/cuda_driver` is. They do so at once, or in the order of that driver's streams:
+`fake.give = device.give`. A process of its own gets the fake by `environment(version, **faults)`.
 
 What a version has is recorded from the real bindings (`surfaces.json`, by `python -m tests.support.fake_tensorrt`);
 whatever our code uses beside that raises AttributeError, what the fake does not do NotImplementedError.
@@ -62,6 +63,7 @@ class Fake:
         self.version = version.removeprefix("rtx-")
         self.name = "tensorrt_rtx" if version.startswith("rtx-") else "tensorrt"
         self.faults = faults
+        self.give = None
         self.module = _module(self)
 
     @property

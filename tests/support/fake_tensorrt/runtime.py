@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import onnx
 
 from tests.support.fake_tensorrt.compute import array_at, session_of
@@ -50,6 +51,7 @@ class ICudaEngine:
         marked = [name for name, *_ in header["outputs"] if name not in known]
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in marked)
         self._session = session_of(model.SerializeToString())
+        self._contexts = 0
 
     @property
     def num_io_tensors(self):
@@ -87,8 +89,22 @@ class ICudaEngine:
     def device_memory_size_v2(self):
         return 1 << 20
 
+    @property
+    def num_bindings(self):
+        return len(self._names)
+
+    def get_binding_name(self, index):
+        return self._names[index]
+
+    def get_binding_index(self, name):
+        return self._names.index(name) if name in self._names else -1
+
     def create_execution_context(self, strategy=None):
-        return self._fake.new("IExecutionContext", self)
+        self._contexts += 1
+        context = self._fake.new("IExecutionContext", self)
+        # Until 9 a profile belongs to one context, unless a preview feature that we do not use is on.
+        context._profile = 0 if self._contexts == 1 or self._fake.number >= 90_000 else -1
+        return context
 
     def create_engine_inspector(self):
         return self._fake.new("EngineInspector", self)
@@ -121,10 +137,22 @@ class EngineInspector:
 class IExecutionContext:
     def __init__(self, engine):
         self._engine, self._fake, self._addresses, self._shapes = engine, engine._fake, {}, {}
+        self._profile = 0
 
     @property
     def engine(self):
         return self._engine
+
+    @property
+    def active_optimization_profile(self):
+        return self._profile
+
+    def set_optimization_profile_async(self, profile_index, stream_handle):
+        self._fake.log(self._engine._logger, 1, "Profile 0 has been chosen by another IExecutionContext.")
+        return False
+
+    def set_binding_shape(self, binding, shape):
+        return self.set_input_shape(self._engine._names[binding], shape)
 
     def set_input_shape(self, name, shape):
         stated = self._engine.get_tensor_shape(name)
@@ -147,6 +175,11 @@ class IExecutionContext:
         batch = next((one[0] for one in self._shapes.values()), -1)
         if name in self._shapes:
             return self._shapes[name]
+        if -1 in shape[1:] and not self.infer_shapes():
+            feed = {
+                one: np.zeros(self._shapes[one], NUMPY_OF[dtype]) for one, dtype, _ in self._engine._header["inputs"]
+            }
+            return self._engine._session.run([name], feed)[0].shape
         return (batch, *shape[1:]) if shape and shape[0] == -1 else shape
 
     def set_tensor_address(self, name, memory):
@@ -169,18 +202,26 @@ class IExecutionContext:
         if self._fake.faults.execute is not None:
             self._fake.log(self._engine._logger, 1, self._fake.faults.execute)
             return False
-        self._run(self._addresses)
-        return True
+        return self._give(dict(self._addresses), stream_handle)
 
     def execute_async_v2(self, bindings, stream_handle):
-        self._run(dict(zip(self._engine._names, bindings, strict=True)))
-        return True
+        return self._give(dict(zip(self._engine._names, bindings, strict=True)), stream_handle)
 
-    def _run(self, addresses):
+    def _give(self, addresses, stream):
+        if self._profile < 0:
+            self._fake.log(self._engine._logger, 1, "enqueue: no optimization profile has been chosen")
+            return False
+        shapes = dict(self._shapes)  # those of now, as a graph keeps them, too
+        if self._fake.give is None:
+            self._run(addresses, shapes)
+            return True
+        return self._fake.give(stream, lambda: self._run(addresses, shapes))
+
+    def _run(self, addresses, shapes):
         header = self._engine._header
         feed = {}
         for name, dtype, shape in header["inputs"]:
-            feed[name] = array_at(addresses[name], self._shapes.get(name, tuple(shape)), NUMPY_OF[dtype])
+            feed[name] = array_at(addresses[name], shapes.get(name, tuple(shape)), NUMPY_OF[dtype])
         outputs = [name for name, *_ in header["outputs"]]
         for name, array in zip(outputs, self._engine._session.run(outputs, feed), strict=True):
             dtype = NUMPY_OF[self._engine._of(name)[1]]

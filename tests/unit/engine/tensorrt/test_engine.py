@@ -1,60 +1,57 @@
 """The running TensorRT engine: our CUDA code and the real pycuda, over stand-ins for driver and TensorRT."""
 
+import dataclasses
 import logging
 
 import numpy as np
 import pytest
 
 from edge.engine.kind import BuildRequest
+from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.engine import TensorRtEngine
-from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import PlanHeader, TensorInfo
+from edge.engine.tensorrt.kind import KIND
+from edge.engine.tensorrt.plan import read_plan
 from edge.errors import EngineError
-from edge.model.inspect import inspect_model
-from edge.types import CandidateRows, Precision
-from tests.support import models
+from edge.model.inspect import ModelOverrides, inspect_model
+from edge.quantize.forms import Forms
+from edge.types import CandidateRows, ImageSize, Precision
+from tests.support import fake_tensorrt, models
 from tests.support.cuda_driver import stand_in
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
-from tests.support.running_tensorrt import FakeTensorRt
 
 ROWS = 3
+OLD, NEW = "8.6.1", "10.3.0"
 
 
 @pytest.fixture(params=["integrated", "discrete"])
 def device(request):
     with stand_in(is_integrated=request.param == "integrated") as made:
         yield made
+        assert made.failures == []
 
 
 @pytest.fixture(scope="module", params=["fixed at 1", "fixed at 2", "open"])
 def spec(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "m.onnx"
-    batch = None if request.param == "open" else int(request.param.split()[-1])
+    batch = int(request.param.split()[-1]) if "fixed" in request.param else None
     return inspect_model(models.yolov8(path, batch=batch))
 
 
-def header_of(spec, rows=ROWS):
-    size, batch = spec.preprocess.size, -1 if spec.batch is None else spec.batch
-    whole = reference(spec, pictures(spec, 0, 1))
-    return PlanHeader(
-        library="tensorrt",
-        version="10.3.0",
-        compute_capability=(8, 7),
-        device="Stand-in",
-        precision="fp32",
-        route="float",
-        max_batch=rows,
-        batch=spec.batch,
-        inputs=(TensorInfo(name=spec.input_name, shape=(batch, 3, size.height, size.width), dtype="float32"),),
-        outputs=(TensorInfo(name=spec.output_name, shape=(batch, *whole.shape[1:]), dtype="float32"),),
-    )
+@pytest.fixture
+def fake(device):
+    with fake_tensorrt.used(NEW) as made:
+        made.give = device.give
+        yield made
 
 
-def make(device, spec, *, rows=ROWS, score_threshold=None, content=None, **settings):
-    fake = FakeTensorRt(device, max_batch=rows, **settings)
-    request = BuildRequest(precision=Precision.FP32, max_batch=rows, options=Options(), score_threshold=score_threshold)
-    content = spec.path.read_bytes() if content is None else content
-    return TensorRtEngine(fake.library, content, header_of(spec, rows), spec, request), fake
+def request_of(rows=ROWS, score_threshold=None):
+    options = KIND.options_type()
+    return BuildRequest(precision=Precision.FP32, max_batch=rows, options=options, score_threshold=score_threshold)
+
+
+def make(spec, **wanted):
+    request = request_of(**wanted)
+    return KIND.load(KIND.build(Forms(spec), request).data, spec, request)
 
 
 def pictures(spec, seed, rows=ROWS):
@@ -85,8 +82,8 @@ def assert_equal(output, expected):
 
 @pytest.mark.parametrize("is_lazy", [False, True])
 @pytest.mark.parametrize("rows", [1, 2, 3])
-def test_every_number_of_rows_on_either_canvas_however_late_the_gpu_is(device, spec, rows, is_lazy):
-    engine, fake = make(device, spec)
+def test_every_number_of_rows_on_either_canvas_however_late_the_gpu_is(device, fake, spec, rows, is_lazy):
+    engine = make(spec)
     device.set(is_lazy=is_lazy)
 
     for index, seed in [(0, 1), (1, 2), (0, 3), (0, 4), (1, 5)]:
@@ -94,11 +91,10 @@ def test_every_number_of_rows_on_either_canvas_however_late_the_gpu_is(device, s
         assert_equal(infer(engine, index, images), reference(spec, images))
 
     engine.close()
-    assert fake.failures == []
 
 
-def test_one_canvas_is_filled_and_started_while_the_other_waits_to_be_inferred(device, spec):
-    engine, _ = make(device, spec)
+def test_one_canvas_is_filled_and_started_while_the_other_waits_to_be_inferred(device, fake, spec):
+    engine = make(spec)
     device.set(is_lazy=True)
     images = [pictures(spec, seed) for seed in range(6)]
 
@@ -115,8 +111,8 @@ def test_one_canvas_is_filled_and_started_while_the_other_waits_to_be_inferred(d
     engine.close()
 
 
-def test_a_batch_costs_one_event_and_no_allocation_and_a_fixed_shape_one_graph(device, spec):
-    engine, _ = make(device, spec, score_threshold=0.5)
+def test_a_batch_costs_one_event_and_no_allocation_and_a_fixed_shape_one_graph(device, fake, spec):
+    engine = make(spec, score_threshold=0.5)
     images = pictures(spec, 1)
     infer(engine, 0, images)
 
@@ -130,18 +126,18 @@ def test_a_batch_costs_one_event_and_no_allocation_and_a_fixed_shape_one_graph(d
     engine.close()
 
 
-def test_canvases_are_mapped_where_memory_is_shared_and_copied_where_it_is_not(device, spec):
+def test_canvases_are_mapped_where_memory_is_shared_and_copied_where_it_is_not(device, fake, spec):
     with device.counted() as spent:
-        engine, _ = make(device, spec)
+        engine = make(spec)
         infer(engine, 0, pictures(spec, 1, 2))
 
     assert (spent["copies_to_device"] == 0) == bool(device.settings["is_integrated"])
     engine.close()
 
 
-def test_close_leaves_nothing_behind(device, spec):
+def test_close_leaves_nothing_behind(device, fake, spec):
     before = {name: device[name] for name in ("live", "contexts", "device_bytes")}
-    engine, _ = make(device, spec, score_threshold=0.5)
+    engine = make(spec, score_threshold=0.5)
     infer(engine, 1, pictures(spec, 1, 2))
     assert device["live"] > before["live"]
 
@@ -156,12 +152,12 @@ def threshold_of(output, share):
 
 
 @pytest.mark.parametrize("rows", [2, 3])
-def test_candidates_are_the_cells_of_the_raw_output_in_its_order(device, spec, rows):
+def test_candidates_are_the_cells_of_the_raw_output_in_its_order(device, fake, spec, rows):
     images = pictures(spec, 7, rows)
-    whole, _ = make(device, spec)
+    whole = make(spec)
     raw = infer(whole, 0, images).copy()
     threshold = threshold_of(raw, 0.9)
-    engine, _ = make(device, spec, score_threshold=threshold)
+    engine = make(spec, score_threshold=threshold)
 
     for index in (0, 1, 0):
         found = infer(engine, index, images)
@@ -175,10 +171,10 @@ def test_candidates_are_the_cells_of_the_raw_output_in_its_order(device, spec, r
     whole.close()
 
 
-def test_more_candidates_than_places_give_the_raw_output_and_say_so_once(device, spec, monkeypatch, caplog):
+def test_more_candidates_than_places_give_the_raw_output_and_say_so_once(device, fake, spec, monkeypatch, caplog):
     monkeypatch.setattr("edge.engine.tensorrt.results._PLACES_PER_FRAME", 5)
     images = pictures(spec, 8)
-    engine, _ = make(device, spec, score_threshold=0.0001)
+    engine = make(spec, score_threshold=0.0001)
 
     with caplog.at_level(logging.WARNING):
         outputs = [infer(engine, 0, images).copy() for _ in range(3)]
@@ -189,9 +185,9 @@ def test_more_candidates_than_places_give_the_raw_output_and_say_so_once(device,
     engine.close()
 
 
-def test_a_driver_without_graphs_issues_singly_and_says_so(device, spec, caplog):
+def test_a_driver_without_graphs_issues_singly_and_says_so(device, fake, spec, caplog):
     device.set(capture_result=801)
-    engine, _ = make(device, spec)
+    engine = make(spec)
     images = pictures(spec, 9)
 
     with device.counted() as spent:
@@ -204,62 +200,89 @@ def test_a_driver_without_graphs_issues_singly_and_says_so(device, spec, caplog)
     engine.close()
 
 
-def test_until_8_6_the_canvases_of_an_open_batch_take_turns_in_one_context(device, spec, caplog):
-    engine, fake = make(device, spec, shares_profiles=False, has_v3=False)
+@pytest.mark.parametrize("has_v3", [False, True])
+def test_until_8_6_the_canvases_of_an_open_batch_take_turns_in_one_context(device, spec, caplog, has_v3):
+    with fake_tensorrt.used(OLD) as fake:
+        fake.give = device.give
+        request = request_of()
+        header, content = read_plan(KIND.build(Forms(spec), request).data)
+        library = import_tensorrt()
+        abilities = dataclasses.replace(library.abilities, has_execute_v3=has_v3)  # False: as before 8.5
+        engine = TensorRtEngine(dataclasses.replace(library, abilities=abilities), content, header, spec, request)
 
-    for index, seed, rows in [(0, 1, 3), (1, 2, 2), (0, 3, 1), (1, 4, 3)]:
-        images = pictures(spec, seed, rows)
-        assert_equal(infer(engine, index, images), reference(spec, images))
-    first, second = pictures(spec, 5), pictures(spec, 6)
-    engine.canvases[0][:], engine.canvases[1][:] = first, second
-    engine.start(0, ROWS)
-    engine.start(1, ROWS)
-    assert_equal(engine.wait(0), reference(spec, first))
-    assert_equal(engine.wait(1), reference(spec, second))
+        for index, seed, rows in [(0, 1, 3), (1, 2, 2), (0, 3, 1), (1, 4, 3)]:
+            images = pictures(spec, seed, rows)
+            assert_equal(infer(engine, index, images), reference(spec, images))
+        first, second = pictures(spec, 5), pictures(spec, 6)
+        engine.canvases[0][:], engine.canvases[1][:] = first, second
+        engine.start(0, ROWS)
+        engine.start(1, ROWS)
+        assert_equal(engine.wait(0), reference(spec, first))
+        assert_equal(engine.wait(1), reference(spec, second))
 
-    assert "lets one context alone use a profile" in caplog.text
+        assert "lets one context alone use a profile" in caplog.text
+        engine.close()
+
+
+def test_a_model_that_is_open_in_all_sides_runs_at_the_size_that_was_asked_for(device, fake, tmp_path):
+    path = models.yolov8(tmp_path / "m.onnx", dynamic_size=True)
+    spec = inspect_model(path, overrides=ModelOverrides(input_size=ImageSize(width=96, height=96)))
+    engine = make(spec)
+    images = pictures(spec, 1, 2)
+
+    assert_equal(infer(engine, 0, images), reference(spec, images))
+
     engine.close()
-    assert fake.failures == []
 
 
-def test_the_context_of_a_graph_keeps_its_shape(device, spec):
-    engine, fake = make(device, spec)
+def test_the_context_of_a_graph_keeps_its_shape(device, fake, spec, monkeypatch):
+    changes = []
+    made = fake.module._made["IExecutionContext"]
+    real = made.set_input_shape
+    monkeypatch.setattr(made, "set_input_shape", lambda self, *args: changes.append(self) or real(self, *args))
+    engine = make(spec)
 
     for rows in (3, 1, 3, 2, 3):
         images = pictures(spec, rows, rows)
         assert_equal(infer(engine, 0, images), reference(spec, images))
 
-    if spec.batch is None:
-        assert sorted(context.shape_changes for context in fake.contexts) == [1, 1, 2]
+    per_context = sorted(changes.count(one) for one in set(changes))
+    assert per_context == ([1, 1] if spec.batch is not None else [1, 1, 2])
     engine.close()
 
 
-def test_what_tensorrt_does_not_take_is_told_in_its_words(device, spec):
-    before = device["live"]
+def test_what_tensorrt_does_not_take_is_told_in_its_words_and_leaves_nothing_behind(device, fake, spec):
+    before = {name: device[name] for name in ("live", "contexts")}
+    plan = KIND.build(Forms(spec), request_of()).data
+    fake.faults.deserialize = "Serialization Error in verifyHeader: 0 (Version tag does not match)"
+
     with pytest.raises(EngineError, match="m: TensorRT does not take the plan: Serialization Error in verifyHeader"):
-        make(device, spec, content=b"nonsense")
-    assert device["live"] == before
+        KIND.load(plan, spec, request_of())
+
+    assert {name: device[name] for name in before} == before
 
 
-def test_memory_that_runs_out_is_an_engine_error_and_leaves_nothing_behind(device, spec):
+def test_memory_that_runs_out_is_an_engine_error_and_leaves_nothing_behind(device, fake, spec):
     before = device["live"]
+    plan = KIND.build(Forms(spec), request_of()).data
     device.set(memory_bytes=device["device_bytes"] + 100_000)
 
     with pytest.raises(EngineError, match=r"m: taking \d+ bytes of the GPU's memory: the GPU is out of memory"):
-        make(device, spec)
+        KIND.load(plan, spec, request_of())
 
     assert device["live"] == before
 
 
-def test_a_gpu_without_kernels_is_refused(device, spec):
+def test_a_gpu_without_kernels_is_refused(device, fake, spec):
     device.set(major=6, minor=2)
+    fake.faults.capability = (6, 2)
 
     with pytest.raises(EngineError, match=r"no kernels for a GPU of compute capability 6\.2"):
-        make(device, spec)
+        make(spec)
 
 
-def test_a_context_that_is_lost_is_an_engine_error_and_closing_still_works(device, spec):
-    engine, _ = make(device, spec)
+def test_a_context_that_is_lost_is_an_engine_error_and_closing_still_works(device, fake, spec):
+    engine = make(spec)
     device.set(is_lazy=True, lost_after_launches=device["launches"])
 
     with pytest.raises(EngineError, match=r"m: waiting for an inference: .*illegal memory access"):
@@ -270,10 +293,10 @@ def test_a_context_that_is_lost_is_an_engine_error_and_closing_still_works(devic
     engine.close()
 
 
-def test_an_inference_that_tensorrt_refuses_is_told_in_its_words(device, spec):
+def test_an_inference_that_tensorrt_refuses_is_told_in_its_words(device, fake, spec):
     device.set(capture_result=801)
-    engine, fake = make(device, spec)
-    fake.fails_to_enqueue = True
+    engine = make(spec)
+    fake.faults.execute = "enqueueV3: Error Code 3: the context is not ready"
 
     with pytest.raises(EngineError, match="m: TensorRT refuses inference: enqueueV3: Error Code 3"):
         engine.start(0, ROWS)
@@ -281,9 +304,8 @@ def test_an_inference_that_tensorrt_refuses_is_told_in_its_words(device, spec):
     engine.close()
 
 
-def test_a_plan_for_fewer_frames_is_refused(device, spec):
-    fake = FakeTensorRt(device)
-    request = BuildRequest(precision=Precision.FP32, max_batch=9, options=Options())
+def test_a_plan_for_fewer_frames_is_refused(device, fake, spec):
+    plan = KIND.build(Forms(spec), request_of()).data
 
     with pytest.raises(EngineError, match="the plan is for 3 frames at once, 9 are wanted"):
-        TensorRtEngine(fake.library, spec.path.read_bytes(), header_of(spec), spec, request)
+        KIND.load(plan, spec, request_of(rows=9))

@@ -1,15 +1,14 @@
-"""The GPU that a plan is for, asked of the CUDA driver by ctypes: TensorRT itself crashes where there is no driver."""
+"""The GPU that a plan is for, asked of the CUDA driver: TensorRT itself crashes where there is none."""
 
 from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
 
-from edge.errors import EngineError
+from edge.engine.cuda.libcuda import open_driver
 
 __all__ = ["Device", "read_device"]
 
-_DRIVER = "libcuda.so.1"
 # enum CUdevice_attribute in cuda.h
 _INTEGRATED, _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 18, 75, 76
 _NAME_BYTES = 256
@@ -38,21 +37,21 @@ class Device:
 
 
 def read_device(index: int = 0) -> Device:
-    """Return the GPU; no context is made on it.
+    """Return the GPU; no context is made on it, and pycuda is not needed.
 
     Raises:
         EngineError: if there is no driver, or it has no such GPU.
     """
-    driver = _driver()
+    driver = open_driver()
     handle, memory = ctypes.c_int(), ctypes.c_size_t()
     name = ctypes.create_string_buffer(_NAME_BYTES)
-    _check(driver.cuDeviceGet(ctypes.byref(handle), index), "cuDeviceGet")
-    _check(driver.cuDeviceGetName(name, _NAME_BYTES, handle), "cuDeviceGetName")
-    _check(driver.cuDeviceTotalMem_v2(ctypes.byref(memory), handle), "cuDeviceTotalMem")
+    driver.call("cuDeviceGet", ctypes.byref(handle), index)
+    driver.call("cuDeviceGetName", name, _NAME_BYTES, handle)
+    driver.call("cuDeviceTotalMem_v2", ctypes.byref(memory), handle)
 
     def attribute(number: int) -> int:
         value = ctypes.c_int()
-        _check(driver.cuDeviceGetAttribute(ctypes.byref(value), number, handle), "cuDeviceGetAttribute")
+        driver.call("cuDeviceGetAttribute", ctypes.byref(value), number, handle)
         return value.value
 
     return Device(
@@ -61,22 +60,3 @@ def read_device(index: int = 0) -> Device:
         memory_bytes=memory.value,
         is_integrated=bool(attribute(_INTEGRATED)),
     )
-
-
-def _driver() -> ctypes.CDLL:
-    try:
-        driver = ctypes.CDLL(_DRIVER)
-    except OSError as error:
-        raise EngineError(
-            f"there is no CUDA driver here: {error}", hint="install NVIDIA's driver, or use kind: auto"
-        ) from error
-    _check(driver.cuInit(0), "cuInit")
-    return driver
-
-
-def _check(code: int, call: str) -> None:
-    if code != 0:
-        raise EngineError(
-            f"the CUDA driver gives no GPU: {call} returned error {code}",
-            hint="nvidia-smi or `edge-deploy doctor` tell more; a restart mends a driver that was just updated",
-        )

@@ -6,12 +6,19 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from edge.engine.cuda.gpu import Gpu
+from edge.engine.cuda.memory import HostArray
 from edge.engine.kind import BuildRequest, EngineKind, Finding, LayerProfiler, ModelForms, Plan
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
+from edge.engine.tensorrt.calibrators import CALIBRATORS, CalibratorSettings, written_cache
 from edge.engine.tensorrt.device import read_device
+from edge.engine.tensorrt.examine import examined, require_calibration
 from edge.engine.tensorrt.facts import FACTS
+from edge.engine.tensorrt.machine import read_machine
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import read_plan, require_fit
 from edge.errors import EngineError
@@ -74,6 +81,35 @@ class _TensorRt:
             library, spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch, content=content
         )
 
+    @property
+    def calibrators(self) -> tuple[str, ...]:
+        """Those of TensorRT 8 to 10."""
+        return tuple(CALIBRATORS)
+
+    def calibrator_cache(
+        self,
+        model: ModelForms,
+        calibrator: str,
+        batches: Iterator[NDArray[np.uint8]],
+        *,
+        quantile: float | None = None,
+        cutoff: float | None = None,
+        on_progress: Callable[[str, float], None] = lambda phase, share: None,
+    ) -> bytes:
+        """Return the cache that one of TensorRT's calibrators writes, on this machine's GPU."""
+        settings = CalibratorSettings(name=calibrator, quantile=quantile, cutoff=cutoff)
+        library, device = import_tensorrt(), read_device()
+        require_calibration(read_machine(), library)
+        on_progress("calibration", 0.0)
+        gpu = Gpu()
+        try:
+            with gpu.current():
+                cache = written_cache(library, device, model, settings, batches, _host_memory)
+        finally:
+            gpu.close()
+        on_progress("calibration", 1.0)
+        return cache
+
     def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:
         """Refuse: TensorRT fuses nodes into layers of its own, whose times belong to no node of the ONNX file."""
         raise EngineError(
@@ -82,12 +118,12 @@ class _TensorRt:
         )
 
     def examine(self) -> Iterator[Finding]:
-        """Yield what is installed."""
-        if FACTS.why_not() is not None:
-            return
-        library, device = import_tensorrt(), read_device()
-        detail = f"{library.name} {library.version} on {device.name}"
-        yield Finding(name=FACTS.name, is_there=True, is_needed=False, detail=detail)
+        """Yield what is installed, the routes that it has and which is taken, and known-bad combinations."""
+        yield from examined(read_machine())
+
+
+def _host_memory(shape: tuple[int, ...]) -> HostArray:
+    return HostArray(shape, np.float32, is_mapped=True)
 
 
 KIND: EngineKind = _TensorRt()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edge.engine.kind import BuildRequest, ModelForms, Plan
 from edge.engine.tensorrt.binding import Library, make_logger
@@ -13,12 +13,12 @@ from edge.engine.tensorrt.build.account import Account
 from edge.engine.tensorrt.build.config import make_config
 from edge.engine.tensorrt.build.coverage import Coverage, implicit_coverage, qdq_coverage
 from edge.engine.tensorrt.build.dla import dla_notes, require_dla, use_dla
-from edge.engine.tensorrt.build.failure import build_failure
 from edge.engine.tensorrt.build.inspector import inspected
 from edge.engine.tensorrt.build.keep_float import keep_float
 from edge.engine.tensorrt.build.network import infos_of, parsed_network
 from edge.engine.tensorrt.build.progress import Phases, make_monitor
 from edge.engine.tensorrt.build.scales import CALIBRATOR, CacheAnswer, give_cache, set_ranges
+from edge.engine.tensorrt.build.serialize import serialized
 from edge.engine.tensorrt.build.shapes import set_shapes
 from edge.engine.tensorrt.build.source import Source, source_of
 from edge.engine.tensorrt.build.timing_cache import TimingCache
@@ -27,6 +27,7 @@ from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import PlanHeader, written_plan
 from edge.engine.tensorrt.routes import ChosenRoute, Route, Wanted, choose_route
+from edge.errors import EngineError
 from edge.types import ModelSpec, Precision
 
 if TYPE_CHECKING:
@@ -180,16 +181,19 @@ def _serialized(
         on_progress("build", 0.0)
     cache = TimingCache(job.request.cache_folder, job.library, job.device)
     cache.give_to(config)
-    built: Any = job.builder.build_serialized_network(network, config)
-    if phases.failure is not None:
-        raise phases.failure
+    try:
+        content = serialized(job.builder, network, config, job.log, job.spec.name)
+    except EngineError:
+        if phases.failure is not None:
+            raise phases.failure from None
+        if answer is not None:  # a cache that was not taken is the reason of what failed behind it
+            answer.require_taken(job.spec.name)
+        raise
     if answer is not None:
         answer.require_taken(job.spec.name)
-    if built is None:
-        raise build_failure(job.spec.name, job.log)
     cache.take_from(config)
     on_progress("build", 1.0)
-    return bytes(built)
+    return content
 
 
 def _header(job: _Job, network: INetworkDefinition, batch: int | None) -> PlanHeader:

@@ -1,0 +1,217 @@
+"""TensorRT's own calibrators, on a workstation: they look at batches of images and write a calibration cache.
+
+Entropy and Legacy can calibrate after layers are fused, which loses names of the ONNX file: they are told not to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.engine.kind import ModelForms
+from edge.engine.tensorrt.binding import Library, make_logger
+from edge.engine.tensorrt.build.config import make_config
+from edge.engine.tensorrt.build.network import parsed_network
+from edge.engine.tensorrt.build.shapes import set_shapes
+from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.log import MessageLog
+from edge.engine.tensorrt.options import Options
+from edge.engine.tensorrt.routes import Route
+from edge.errors import DatasetError, EngineError
+from edge.types import ColourOrder, Precision, Preprocess
+
+__all__ = ["CALIBRATORS", "BatchMemory", "CalibratorSettings", "model_input", "written_cache"]
+
+CALIBRATORS = {
+    "entropy2": "IInt8EntropyCalibrator2",
+    "minmax": "IInt8MinMaxCalibrator",
+    "entropy": "IInt8EntropyCalibrator",
+    "legacy": "IInt8LegacyCalibrator",
+}
+"""TensorRT's classes, by their names on the command line."""
+
+_CUTS = "legacy"  # the one that wants a quantile and a regression cutoff
+_AFTER_FUSION = ("entropy", "legacy")
+_QUANTILE, _CUTOFF = 0.9999, 1.0
+_FAST = 0  # the engine is thrown away
+
+
+class BatchMemory(Protocol):
+    """Memory that the host writes as `array` and the GPU reads at `address`."""
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """float32 (B, 3, H, W)."""
+        ...
+
+    @property
+    def address(self) -> int:
+        """Where the GPU sees it."""
+        ...
+
+    def close(self) -> None:
+        """Free it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratorSettings:
+    """Which calibrator; quantile and regression cutoff, 0 to 1, are of `legacy` alone, and have its usual values."""
+
+    name: str
+    quantile: float | None = None
+    cutoff: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in CALIBRATORS:
+            raise EngineError(f"calibrator {self.name!r}: expected one of {', '.join(CALIBRATORS)}")
+        if self.name != _CUTS and (self.quantile, self.cutoff) != (None, None):
+            raise EngineError(f"calibrator {self.name} takes no quantile and no cutoff; {_CUTS} does")
+        for name, value in (("quantile", self.quantile), ("cutoff", self.cutoff)):
+            if value is not None and not 0 <= value <= 1:
+                raise EngineError(f"calibrator {self.name}: {name} is 0 to 1, got {value:g}")
+
+
+@dataclass(slots=True)
+class _Feed:
+    """What TensorRT's callbacks share with us: an exception cannot travel through TensorRT, so it is kept."""
+
+    batches: Iterator[NDArray[np.uint8]]
+    memory: BatchMemory
+    preprocess: Preprocess
+    failure: BaseException | None = None
+    written: list[bytes] = field(default_factory=list)
+
+    def next_address(self) -> list[int] | None:
+        try:
+            batch = next(self.batches, None)
+            if batch is None:
+                return None
+            if batch.shape[0] != self.memory.array.shape[0]:
+                raise DatasetError(f"a batch has {batch.shape[0]} images, the first one {self.memory.array.shape[0]}")
+            self.memory.array[:] = model_input(batch, self.preprocess)
+        except BaseException as error:
+            self.failure = error
+            return None
+        return [self.memory.address]
+
+
+def written_cache(
+    library: Library,
+    device: Device,
+    model: ModelForms,
+    settings: CalibratorSettings,
+    batches: Iterator[NDArray[np.uint8]],
+    make_memory: Callable[[tuple[int, ...]], BatchMemory],
+) -> bytes:
+    """Return the cache that a calibrator writes of the float model.
+
+    Args:
+        library: whose calibrator.
+        device: on which it runs.
+        model: its float form is looked at.
+        settings: which calibrator.
+        batches: uint8 (B, H, W, 3) RGB canvases, one B for all.
+        make_memory: makes the memory of one batch, given its shape (B, 3, H, W).
+
+    Raises:
+        EngineError: if the library has no calibrators, cannot read the model, or wrote no cache.
+        DatasetError: if there is no batch, or they differ in size.
+    """
+    _require_calibrators(library)
+    first = next(batches, None)
+    if first is None:
+        raise DatasetError("there are no images to calibrate on", hint="name a folder that holds some")
+    spec, size = model.spec, model.spec.preprocess.size
+    if spec.batch not in (None, first.shape[0]):
+        raise DatasetError(f"{spec.name} takes batches of {spec.batch}, got {first.shape[0]} images")
+    memory = make_memory((first.shape[0], 3, size.height, size.width))
+    feed = _Feed(_chained(first, batches), memory, spec.preprocess)
+    try:
+        log = _run(library, device, model, settings, feed)
+    finally:
+        memory.close()
+    if feed.failure is not None:
+        raise feed.failure
+    if not feed.written:
+        raise EngineError(f"{spec.name}: TensorRT's calibrator {settings.name} wrote no cache: {log.reason()}")
+    return feed.written[-1]
+
+
+def _require_calibrators(library: Library) -> None:
+    if not library.abilities.has_calibrators:
+        raise EngineError(
+            f"{library.name} {library.version} has no calibrators; they ended with TensorRT 10",
+            hint="calibrate by --method, which observes on every engine, or install tensorrt-cu12<11",
+        )
+
+
+def _run(library: Library, device: Device, model: ModelForms, settings: CalibratorSettings, feed: _Feed) -> MessageLog:
+    log, trt = MessageLog(), library.trt
+    logger = make_logger(library, log)
+    builder = trt.Builder(logger)
+    name, batch = model.spec.name, int(feed.memory.array.shape[0])
+    content = model.float_model()
+    network = parsed_network(library, builder, logger, content, name=name, is_strongly_typed=False)
+    options = Options(optimization_level=_FAST)
+    config: Any = make_config(library, builder, device, options, route=Route.IMPLICIT_CACHE, precision=Precision.INT8)
+    if settings.name in _AFTER_FUSION:
+        config.set_quantization_flag(trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION)
+    set_shapes(builder, config, network, model.spec, max_batch=batch)
+    config.int8_calibrator = calibrator = _calibrator(library, settings, feed, batch)
+    builder.build_serialized_network(network, config)
+    del calibrator  # TensorRT holds no reference: it had to live until here
+    return log
+
+
+def _calibrator(library: Library, settings: CalibratorSettings, feed: _Feed, batch: int) -> Any:
+    base: Any = getattr(library.trt, CALIBRATORS[settings.name])
+
+    class _Calibrator(base):  # type: ignore[misc]  # its base is known when the library is
+        def __init__(self) -> None:
+            base.__init__(self)
+
+        def get_batch_size(self) -> int:
+            return batch
+
+        def get_batch(self, names: list[str]) -> list[int] | None:
+            return feed.next_address()
+
+        def read_calibration_cache(self) -> None:
+            """Give none: it is to look at the images."""
+
+        def write_calibration_cache(self, content: Any) -> None:
+            feed.written.append(bytes(content))
+
+        def get_quantile(self) -> float:
+            return _QUANTILE if settings.quantile is None else settings.quantile
+
+        def get_regression_cutoff(self) -> float:
+            return _CUTOFF if settings.cutoff is None else settings.cutoff
+
+        def read_histogram_cache(self, length: int) -> None:
+            """Give none, as above."""
+
+        def write_histogram_cache(self, content: Any, length: int) -> None:
+            """Keep none: a run calibrates once."""
+
+    return _Calibrator()
+
+
+def _chained(first: NDArray[np.uint8], rest: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
+    yield first
+    yield from rest
+
+
+def model_input(canvases: NDArray[np.uint8], preprocess: Preprocess) -> NDArray[np.float32]:
+    """Return what the model reads of uint8 (B, H, W, 3) RGB canvases: float32 (B, 3, H, W)."""
+    channels = (2, 1, 0) if preprocess.colour_order is ColourOrder.BGR else (0, 1, 2)
+    made = np.empty((canvases.shape[0], 3, *canvases.shape[1:3]), np.float32)
+    levels = np.arange(256) * preprocess.scale
+    for channel, (source, mean, std) in enumerate(zip(channels, preprocess.mean, preprocess.std, strict=True)):
+        made[:, channel] = ((levels - mean) / std).astype(np.float32)[canvases[..., source]]
+    return made

@@ -10,14 +10,15 @@ from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
 from tests.support import models
 from tests.support.engines import kinds_that_run, third_kind
+from tests.support.fake_gpu import fake_gpu
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations
 
-ENGINES = kinds_that_run()
+ENGINES = [*kinds_that_run(), "tensorrt"]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _third_kind():
-    with third_kind():
+    with third_kind(), fake_gpu():
         yield
 
 

@@ -14,16 +14,17 @@ from edge.vision.detect import Detector
 from edge.vision.heads import Head
 from tests.support import models
 from tests.support.engines import kinds_that_run, third_kind
+from tests.support.fake_gpu import fake_gpu
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
 
 FAMILIES = ["yolov5", "yolov8", "yolov10", "yolox"]
 OPTIONS = {"openvino-batched": {"rows_per_request": 64}, "onnxruntime-as-it-is": {"optimize": False}}
-ENGINES = sorted([*kinds_that_run(), *OPTIONS])
+ENGINES = sorted([*kinds_that_run(), "tensorrt", *OPTIONS])
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _third_kind():
-    with third_kind():
+    with third_kind(), fake_gpu():
         yield
 
 
@@ -120,7 +121,7 @@ def test_rows_that_are_not_there_are_refused(engine, index, count):
 def test_the_engine_says_what_it_is(engine, spec):
     assert engine.max_batch == 3
     assert engine.preprocess == spec.preprocess
-    assert engine.name.split()[0] in kinds_that_run()
+    assert engine.name.split()[0] in ENGINES
 
 
 @pytest.mark.parametrize("name", ENGINES)

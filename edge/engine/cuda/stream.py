@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from edge.engine.cuda.binding import cuda_errors, import_pycuda
+from edge.errors import EngineError
 
 __all__ = ["Event", "Stream"]
+
+_log = logging.getLogger(__name__)
 
 
 class Stream:
@@ -34,6 +38,13 @@ class Stream:
         """
         with cuda_errors("waiting for a stream"):
             self._stream.synchronize()
+
+    def drain(self) -> None:
+        """Wait until nothing of it runs any more, also where the GPU has failed."""
+        try:
+            self.synchronize()
+        except EngineError as error:
+            _log.warning("closing all the same reason=%s", error)
 
     def close(self) -> None:
         """Free it."""

@@ -58,9 +58,12 @@ class _TensorRt:
         """Return the engine of a plan that was built by this TensorRT for this GPU."""
         from edge.engine.tensorrt.engine import TensorRtEngine
 
-        header, content = read_plan(plan)
-        library = import_tensorrt()
-        require_fit(header, library, read_device())
+        library, device = import_tensorrt(), read_device()
+        try:
+            header, content = read_plan(plan)
+            require_fit(header, library, device)
+        except EngineError as error:
+            raise EngineError(f"{spec.name}: {error.problem}", hint=error.hint) from error
         return TensorRtEngine(library, content, header, spec, request)
 
     def activations(

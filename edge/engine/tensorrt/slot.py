@@ -79,7 +79,7 @@ class Slot:
         self._result = make_result(self._buffers[tensors.output.name])
         self._replays: dict[int, Graph] = {}
         self._count = 0
-        owner.callback(self._finish_quietly)
+        owner.callback(stream.drain)
 
     def start(self, count: int) -> None:
         """Give the first `count` rows to the stream, as a graph where there is one for as many.
@@ -127,12 +127,6 @@ class Slot:
     def _finish(self) -> None:
         with cuda_errors("waiting for an inference"):
             self._event.synchronize()
-
-    def _finish_quietly(self) -> None:
-        try:
-            self._stream.synchronize()
-        except EngineError as error:
-            _log.warning("closing all the same reason=%s", error)
 
     def _rows_for(self, count: int) -> int:
         return count if self._step is None else -(-count // self._step) * self._step

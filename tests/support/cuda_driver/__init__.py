@@ -10,10 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from edge.engine.cuda.binding import import_pycuda
+from edge.engine.cuda.libcuda import open_driver
 from tests.support.cuda_driver.build import driver_library, pycuda_folder
 
 __all__ = ["StandIn", "stand_in"]
 
+_NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 _DEFAULTS = {
     "major": 8,
     "minor": 7,
@@ -77,18 +80,17 @@ class StandIn:
 
 @contextlib.contextmanager
 def stand_in(**settings: int) -> Iterator[StandIn]:
-    """Let a block of code find a driver and pycuda; the device is an integrated one of compute capability 8.7.
-
-    The libraries stay loaded, as any would; the device is as it was before.
-    """
+    """Let a block of code find a driver, a device (integrated, of compute capability 8.7) and pycuda."""
     device = StandIn(_loaded())
     device.set(**{**_DEFAULTS, **settings})
     sys.path.insert(0, str(pycuda_folder()))
     try:
         yield device
     finally:
-        device.set(**_DEFAULTS)
+        device.set(**{**_DEFAULTS, "init_result": _NO_DEVICE})  # the library stays, but nobody has a GPU any more
         sys.path.remove(str(pycuda_folder()))
+        open_driver.cache_clear()
+        import_pycuda.cache_clear()
 
 
 @functools.cache

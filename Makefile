@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test check lab lab-jetpack6 lab-jetpack7 lab-aarch64 lab-machine format bench reliability docs kernels clean
+.PHONY: help setup demo test check lab lab-jetpack6 lab-jetpack7 lab-aarch64 lab-machine lab-container pycuda-wheels format bench reliability docs kernels clean
 
 help:            ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -21,8 +21,8 @@ test: setup      ## everything that can run on one Linux machine; needs the real
 	@$(PYTHON) -m pytest $(ARGS)
 
 check: setup     ## ruff format, ruff, mypy --strict, the house test
-	@.venv/bin/ruff format --check edge tests
-	@.venv/bin/ruff check edge tests
+	@.venv/bin/ruff format --check edge tests tools
+	@.venv/bin/ruff check edge tests tools
 	@.venv/bin/mypy
 	@$(PYTHON) -m pytest -q tests/test_house.py
 
@@ -44,9 +44,16 @@ lab-machine: setup   ## clocks and plugs of a device with a kernel of its own; n
 	@bash .ci/setup --require-all
 	@EDGE_LAB_MACHINE=1 EDGE_REQUIRE_LAB=1 $(PYTHON) -m pytest tests/lab/test_machine.py $(ARGS)
 
+lab-container: setup   ## the device image on Debian, amd64 and emulated aarch64; needs buildah, podman, qemu-user-static
+	@bash .ci/setup --require-all
+	@EDGE_REQUIRE_LAB=1 EDGE_LAB_CONTAINER=1 $(PYTHON) -m pytest tests/lab/test_container.py $(ARGS)
+
+pycuda-wheels: setup   ## pycuda for Jetsons, which provision then gathers; needs root, debootstrap, qemu-user-static
+	@$(PYTHON) -m tools.pycuda $(ARGS)
+
 format: setup    ## let ruff write
-	@.venv/bin/ruff format edge tests
-	@.venv/bin/ruff check --fix edge tests
+	@.venv/bin/ruff format edge tests tools
+	@.venv/bin/ruff check --fix edge tests tools
 
 bench: setup     ## measure; writes docs/benchmarks.md
 	@$(PYTHON) -m tests.bench $(ARGS)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Health", "StreamHealth", "decode_health", "encode_health", "read_health", "write_health"]
+__all__ = ["Health", "StreamHealth", "decode_health", "encode_health", "read_health", "why_unwell", "write_health"]
 
 _MAX_BYTES = 4 << 20  # ten thousand streams
 
@@ -88,3 +88,15 @@ def read_health(path: Path) -> Health | None:
             return decode_health(file.read(_MAX_BYTES))
     except (OSError, ValueError):
         return None
+
+
+def why_unwell(health: Health | None, *, now_boottime_ns: int, max_age_s: float) -> str | None:
+    """Return why nothing may be serving, None where something is; a camera or a broker that is away is no reason."""
+    if health is None:
+        return "no health file: not started yet, or not able to write it"
+    if not health.is_ready:
+        return "not ready: the engine has not run yet"
+    age_s = (now_boottime_ns - health.at_boottime_ns) / 1e9
+    if not 0 <= age_s <= max_age_s:
+        return f"its last word is {age_s:.0f} s old, expected at most {max_age_s:g} s"
+    return None

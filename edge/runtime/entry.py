@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +26,7 @@ _RECOVER = "After a power cut: make the switch and its state whole again."
 _TRIAL = "Judge the release on trial: commit it, or say why it cannot stay."
 _ROLLBACK = "Go back to the release before, whatever has failed."
 _FACTS = "What this device says of itself, as JSON."
+_HEALTH = "How the serving runtime stands, as JSON; ends with 1 unless it serves. For a container's health check."
 
 
 def main(command: str, arguments: Sequence[str]) -> int:
@@ -103,6 +105,23 @@ def _facts(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _health(arguments: Sequence[str]) -> int:
+    parser = _parser("health", _HEALTH, "  edge-runtime health\n  edge-runtime health --max-age 60")
+    parser.add_argument("--max-age", type=float, default=10.0, metavar="S", help="how old its last word may be (10)")
+    options = parser.parse_args(arguments)
+    from edge.device.health import encode_health, read_health, why_unwell
+    from edge.device.layout import Layout
+
+    health = read_health(Layout(options.root).health)
+    if health is not None:
+        sys.stdout.write(encode_health(health).decode())
+    now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    why = why_unwell(health, now_boottime_ns=now_ns, max_age_s=options.max_age)
+    if why is not None:
+        sys.stderr.write(f"{why}\n")
+    return 0 if why is None else 1
+
+
 def _device(root: Path) -> Device:
     from edge.device.device import Device
     from edge.device.layout import Layout
@@ -129,6 +148,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[Sequence[str]], int]]] = MappingProx
         "trial": (_TRIAL, _trial),
         "rollback": (_ROLLBACK, _rollback),
         "facts": (_FACTS, _facts),
+        "health": (_HEALTH, _health),
     }
 )
 """By name: one line of help, and what runs it."""

@@ -6,7 +6,7 @@ import click
 
 from edge.runtime.entry import main
 
-__all__ = ["agent", "facts", "recover", "rollback", "trial"]
+__all__ = ["agent", "facts", "health", "recover", "rollback", "trial"]
 
 
 def _light(name: str) -> click.Command:
@@ -20,6 +20,7 @@ def _light(name: str) -> click.Command:
 
 agent = _light("agent")
 facts = _light("facts")
+health = _light("health")
 recover = _light("recover")
 rollback = _light("rollback")
 trial = _light("trial")

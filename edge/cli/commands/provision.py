@@ -27,6 +27,7 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
 Examples:
   edge-deploy provision gate-01 --key ~/.ssh/id_ed25519.pub --signer ~/.ssh/id_ed25519.pub --plan
   edge-deploy provision gate-01 gate-02 --admin ubuntu --ask-sudo-password --key me.pub --signer me.pub
+  edge-deploy provision gate-01 --cpu-only
   edge-deploy provision gate-01 --undo"""
 )
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
@@ -43,6 +44,7 @@ Examples:
 @click.option(
     "--wheels", type=click.Path(path_type=Path, file_okay=False), help="Folder of wheels instead of gathering."
 )
+@click.option("--cpu-only", "is_cpu_only", is_flag=True, help="A Jetson without pycuda: it serves by its CPU.")
 @click.option("--ssh-config", type=_PATH, help="Another ssh_config than yours.")
 @click.option("--plan", "is_plan", is_flag=True, help="Show each change and make none; exits with 10 if there are any.")
 @click.option("--undo", "is_undo", is_flag=True, help="Take back what provision wrote; data stays.")
@@ -60,6 +62,7 @@ def provision(
     compatible: tuple[str, ...],
     networks: tuple[str, ...],
     wheels: Path | None,
+    is_cpu_only: bool,
     ssh_config: Path | None,
     is_plan: bool,
     is_undo: bool,
@@ -70,6 +73,9 @@ def provision(
 
     Runs over your own ssh and sudo. Running it again changes nothing, --plan shows what it would do, --undo takes
     it back. It overwrites nothing that it did not write.
+
+    A Jetson with JetPack 6 or 7 gets pycuda, too, which the package index has as source only: `make pycuda-wheels`
+    makes its wheels once, docs/container.md says how else.
     """
     from edge.cli.border import tell
     from edge.deploy.provision.admin import AdminShell
@@ -92,7 +98,7 @@ def provision(
         if is_undo:
             return undo(shell, is_plan=is_plan, purge=purge)
         wanted = _wanted(name or target, name is not None, compatible, networks, keys, signers, downgraders)
-        return make(shell, wanted, wheels=wheels, is_plan=is_plan, tell=tell)
+        return make(shell, wanted, wheels=wheels, is_cpu_only=is_cpu_only, is_plan=is_plan, tell=tell)
 
     return _each(targets, one, is_plan=is_plan, as_json=as_json)
 

@@ -20,6 +20,8 @@ for tool in {" ".join(_NEEDED)}; do
   PATH=$PATH:/usr/sbin:/sbin command -v $tool >/dev/null || echo "missing=$tool"
 done
 test -e /dev/nvmap && echo "gpu=nvmap"
+l4t='1s/^# *R\\([0-9]*\\) (release), REVISION: \\([0-9.]*\\).*/l4t=\\1.\\2/p'
+test -r /etc/nv_tegra_release && sed -n "$l4t" /etc/nv_tegra_release
 test -s /etc/edge-deploy/home/.ssh/authorized_keys && echo "has=key"
 test -s /etc/edge-deploy/allowed_signers && echo "has=signer"
 for file in /etc/edge-deploy/credentials/*; do test -f "$file" && echo "credential=${{file##*/}}"; done
@@ -30,13 +32,14 @@ echo "end=yes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisionFacts:
-    """A device as it is before a provision; `free_bytes` is of the file system with /opt."""
+    """A device as it is before a provision; `free_bytes` is of the file system with /opt, `l4t` None: no Jetson."""
 
     architecture: str
     python: tuple[int, int]
     glibc: tuple[int, int]
     systemd: int
     has_nvmap: bool
+    l4t: str | None
     has_key: bool
     has_signer: bool
     credentials: tuple[str, ...]
@@ -71,6 +74,7 @@ def facts_from_text(text: str, *, target: str) -> ProvisionFacts:
         glibc=glibc,
         systemd=int(values["systemd"]),
         has_nvmap=values.get("gpu") == "nvmap",
+        l4t=values.get("l4t") or None,
         has_key=("has", "key") in pairs,
         has_signer=("has", "signer") in pairs,
         credentials=tuple(value for name, value in pairs if name == "credential"),

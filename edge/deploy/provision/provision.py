@@ -9,6 +9,7 @@ from typing import Any
 
 from edge.deploy.provision.admin import AdminShell
 from edge.deploy.provision.facts import ProvisionFacts
+from edge.deploy.provision.jetson import extra_of
 from edge.deploy.provision.wanted import Wanted, steps
 from edge.deploy.provision.wheels import WheelSet, gather_wheels, read_wheels
 from edge.errors import DeployError
@@ -28,9 +29,17 @@ class Provisioned:
 
 
 def provision(
-    shell: AdminShell, wanted: Wanted, *, wheels: Path | None, is_plan: bool, tell: Callable[[str], None]
+    shell: AdminShell,
+    wanted: Wanted,
+    *,
+    wheels: Path | None,
+    is_cpu_only: bool,
+    is_plan: bool,
+    tell: Callable[[str], None],
 ) -> Provisioned:
     """Make a device of the machine behind `shell`, or say what that would change; `tell` hears each phase.
+
+    A Jetson gets what its GPU is used by, unless `is_cpu_only`.
 
     Raises:
         DeployError: `request.*`, `transfer.*`, `preflight.*`; `verify.provision` if something of somebody else's is
@@ -41,7 +50,8 @@ def provision(
     facts = shell.facts()
     _require_keys(wanted, facts, host)
     tell(f"{host}: wheels for {facts.architecture}, Python {facts.python[0]}.{facts.python[1]}")
-    chosen = read_wheels(wheels, facts) if wheels is not None else gather_wheels(facts)
+    extra = None if is_cpu_only else extra_of(facts)
+    chosen = read_wheels(wheels, facts, extra=extra) if wheels is not None else gather_wheels(facts, extra=extra)
     plan = _ask(shell, {"steps": steps(wanted, facts, chosen, folder=None), "is_plan": True})
     if is_plan or not plan.changes:
         return plan

@@ -17,15 +17,19 @@ from edge.deploy.provision.facts import ProvisionFacts
 
 __all__ = ["unmet_requirements"]
 
+_OURS = canonicalize_name("edge-deploy")
 
-def unmet_requirements(wheels: Iterable[Path], facts: ProvisionFacts) -> list[str]:
+
+def unmet_requirements(wheels: Iterable[Path], facts: ProvisionFacts, *, extra: str | None = None) -> list[str]:
     """Return what `wheels` require on a device and none of them gives, without markers, in order and once each.
 
-    pip asks the machine that it runs on when it evaluates a marker, whatever machine it downloads for.
+    `extra` is asked of edge-deploy itself. pip asks the machine that it runs on when it evaluates a marker, whatever
+    machine it downloads for.
     """
     found = {canonicalize_name(one.metadata["Name"]): one for one in map(_distribution, wheels)}
     unmet: dict[str, None] = {}
     asked = [(name, "") for name in sorted(found)]
+    asked += [(_OURS, extra)] if extra is not None and _OURS in found else []
     seen = set(asked)
     for name, extra in asked:  # grows while it is walked
         for requirement in map(Requirement, found[name].requires or ()):

@@ -132,7 +132,7 @@ def _software(wheels: WheelSet, folder: str | None) -> Step:
         "path": f"/opt/{wheels.name}",
         "link": "/opt/edge",
         "title": f"edge-deploy {wheels.version} with {libraries} libraries ({wheels.length_bytes / 1e6:.1f} MB)",
-        "requirement": f"edge-deploy=={wheels.version}",
+        "requirement": wheels.requirement,
         "pip": wheels.pip,
         "wheels": dict(wheels.digests),
         "folder": folder,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge.deploy.provision.facts import ProvisionFacts
+from edge.deploy.provision.jetson import EXTRA, cache, no_pycuda, pycuda_folder, pycuda_wheel
 from edge.deploy.provision.requirements import unmet_requirements
 from edge.errors import DeployError
 from edge.version import __version__
@@ -26,10 +27,14 @@ _DOWNLOAD_S = 1800
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelSet:
-    """Wheels in one folder, SHA-256 by file name; with edge-deploy's own and with pip's, which installs the others."""
+    """Wheels in one folder, SHA-256 by file name; with edge-deploy's own and with pip's, which installs the others.
+
+    `extra` is the one of edge-deploy that is installed with them, None where none is.
+    """
 
     folder: Path
     digests: Mapping[str, str]
+    extra: str | None = None
 
     @property
     def name(self) -> str:
@@ -41,6 +46,11 @@ class WheelSet:
     def version(self) -> str:
         """The version of edge-deploy among them."""
         return self._one(_OURS).split("-")[1]
+
+    @property
+    def requirement(self) -> str:
+        """What pip is told to install."""
+        return f"edge-deploy{_brackets(self.extra)}=={self.version}"
 
     @property
     def pip(self) -> str:
@@ -56,29 +66,36 @@ class WheelSet:
         return next(name for name in sorted(self.digests) if name.startswith(prefix))
 
 
-def read_wheels(folder: Path, facts: ProvisionFacts) -> WheelSet:
+def read_wheels(folder: Path, facts: ProvisionFacts, *, extra: str | None = None) -> WheelSet:
     """Return the wheels for a device that somebody has put in a folder.
 
     Raises:
-        DeployError: `request.wheels`, if edge-deploy's own, pip's or one that these need is not among them.
+        DeployError: `request.wheels`, if edge-deploy's own, pip's or one that these need is not among them;
+            `request.pycuda`, if that is pycuda's.
     """
     paths = sorted(folder.glob("*.whl")) if folder.is_dir() else []
     for prefix in (_OURS, "pip-"):
         if sum(path.name.startswith(prefix) for path in paths) != 1:
             raise _failed(f"{folder} holds {len(paths)} wheels, expected exactly one {prefix}*.whl among them")
-    if unmet := unmet_requirements(paths, facts):
+    unmet = unmet_requirements(paths, facts, extra=extra)
+    if any(one.startswith("pycuda") for one in unmet):
+        raise no_pycuda(facts, folder)
+    if unmet:
         raise _failed(f"{folder} lacks wheels that a device with {_python(facts)} needs: {', '.join(unmet)}")
-    return WheelSet(folder=folder, digests={path.name: _sha256(path) for path in paths})
+    return WheelSet(folder=folder, digests={path.name: _sha256(path) for path in paths}, extra=extra)
 
 
-def gather_wheels(facts: ProvisionFacts) -> WheelSet:
-    """Return the wheels for a device, downloaded once per version of edge-deploy, architecture and Python.
+def gather_wheels(facts: ProvisionFacts, *, extra: str | None = None) -> WheelSet:
+    """Return the wheels for a device, downloaded once per version of edge-deploy, architecture, Python and extra.
 
     Raises:
-        DeployError: `request.wheels`, if one cannot be built or downloaded.
+        DeployError: `request.wheels`, if one cannot be built or downloaded; `request.pycuda`, if a Jetson's has not
+            been made.
     """
+    made = pycuda_wheel(facts) if extra == EXTRA else None
     python, glibc = (".".join(map(str, version)) for version in (facts.python, facts.glibc))
-    folder = _cache() / f"{__version__}-{facts.architecture}-{python}-glibc{glibc}"
+    words = (__version__, facts.architecture, python, f"glibc{glibc}", *([extra] if extra else ()))
+    folder = cache() / "wheels" / "-".join(words)
     folder.mkdir(parents=True, exist_ok=True)
     ours = _own_wheel(folder)
     lock = folder / _LOCK
@@ -86,24 +103,25 @@ def gather_wheels(facts: ProvisionFacts) -> WheelSet:
     if any(not (folder / name).is_file() or _sha256(folder / name) != digest for name, digest in digests.items()):
         lock.unlink()
         raise _failed(f"{folder} is not as it was when it was gathered; run the command again to gather it anew")
-    if not digests or unmet_requirements([ours, *(folder / name for name in digests)], facts):
-        digests = {path.name: _sha256(path) for path in _download(ours, folder, facts)}
+    is_old = made is not None and digests.get(made.name) != _sha256(made)
+    if not digests or is_old or unmet_requirements([ours, *(folder / name for name in digests)], facts, extra=extra):
+        digests = {path.name: _sha256(path) for path in _download(ours, folder, facts, extra)}
         partial = lock.with_suffix(".partial")
         partial.write_text(json.dumps(digests, indent=1), encoding="utf-8")
         partial.replace(lock)
-    return WheelSet(folder=folder, digests={**digests, ours.name: _sha256(ours)})
+    return WheelSet(folder=folder, digests={**digests, ours.name: _sha256(ours)}, extra=extra)
 
 
-def _download(ours: Path, folder: Path, facts: ProvisionFacts) -> list[Path]:
+def _download(ours: Path, folder: Path, facts: ProvisionFacts, extra: str | None) -> list[Path]:
     """Return the wheels that ours needs there; what only the device needs, pip does not see: that is asked for."""
-    wanted = [str(ours), "pip"]
+    wanted = [f"{ours}{_brackets(extra)}", "pip"]
     while True:
         for old in folder.glob("*.whl"):
             if old != ours:
                 old.unlink()
         _pip(["download", "--dest", str(folder), *_options(facts), *wanted])
         wheels = sorted(folder.glob("*.whl"))
-        unmet = unmet_requirements(wheels, facts)
+        unmet = unmet_requirements(wheels, facts, extra=extra)
         if not unmet:
             return [wheel for wheel in wheels if wheel != ours]
         if set(unmet) <= set(wanted):
@@ -120,7 +138,13 @@ def _options(facts: ProvisionFacts) -> list[str]:
     tags = [f"manylinux_2_{minor}_{facts.architecture}" for minor in range(17, facts.glibc[1] + 1)]
     tags += [f"manylinux2014_{facts.architecture}"]
     options = ["--only-binary=:all:", "--implementation=cp", f"--python-version={facts.python[0]}.{facts.python[1]}"]
-    return options + [f"--platform={tag}" for tag in reversed(tags)]
+    # What was made here is for no other machine's glibc, and says so in its tag.
+    tags = [f"linux_{facts.architecture}", *tags]
+    return [*options, f"--find-links={pycuda_folder()}", *(f"--platform={tag}" for tag in reversed(tags))]
+
+
+def _brackets(extra: str | None) -> str:
+    return "" if extra is None else f"[{extra}]"
 
 
 def _own_wheel(folder: Path) -> Path:
@@ -177,11 +201,6 @@ def _pip(arguments: list[str]) -> None:
         raise _failed(f"pip {arguments[0]} has not ended within {_DOWNLOAD_S} s") from None
     if done.returncode:
         raise _failed(f"pip {arguments[0]} failed: {done.stderr.strip()[-600:]}")
-
-
-def _cache() -> Path:
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "edge-deploy" / "wheels"
 
 
 def _sha256(path: Path) -> str:

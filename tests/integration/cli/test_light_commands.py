@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,18 @@ def test_facts_are_json(device):
 
 def test_facts_of_a_machine_that_is_no_device_are_a_typed_error(tmp_path):
     assert "(device.settings)" in bare("facts", "--root", tmp_path, expected=1).stderr
+
+
+def test_health_ends_with_1_until_something_serves(device):
+    path = device.layout.health
+    assert "no health file" in bare("health", "--root", device.layout.root, expected=1).stderr
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    now = {"at_boottime_ns": time.clock_gettime_ns(time.CLOCK_BOOTTIME)}
+    values = {"release": "", "invocation": "1", "is_ready": True, "batches": 1, "infer_p95_ms": 2.5, "streams": {}}
+    path.write_text(json.dumps({**values, **now, "age_p95_ms": None, "mqtt_connected": None, "mqtt_acknowledged": 0}))
+
+    assert json.loads(bare("health", "--max-age", 60, "--root", device.layout.root).stdout)["batches"] == 1
 
 
 def test_recovery_keeps_what_serves(device):

@@ -1,51 +1,21 @@
 """What wheels need on a device of another Python and architecture: markers are the device's, not this machine's."""
 
+import functools
 import shutil
-import zipfile
 
 import pytest
 
 from edge.deploy.provision import wheels as gathering
-from edge.deploy.provision.facts import ProvisionFacts
 from edge.deploy.provision.requirements import unmet_requirements
 from edge.deploy.provision.wheels import gather_wheels, read_wheels
 from edge.errors import DeployError
-
-
-def facts(python=(3, 10), architecture="aarch64"):
-    return ProvisionFacts(
-        architecture=architecture,
-        python=python,
-        glibc=(2, 35),
-        systemd=249,
-        has_nvmap=True,
-        has_key=False,
-        has_signer=False,
-        credentials=(),
-        free_bytes=1 << 40,
-    )
+from tests.support.little_wheels import device_facts as facts
+from tests.support.little_wheels import little_wheel
 
 
 @pytest.fixture
 def wheel(tmp_path):
-    """Make a wheel that has metadata only."""
-
-    def wheel(name, version="1.0", *requires):
-        stem = f"{name.replace('-', '_')}-{version}"
-        path = tmp_path / f"{stem}-py3-none-any.whl"
-        lines = [
-            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}",
-            *(f"Requires-Dist: {one}" for one in requires),
-        ]
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr(f"{stem}.dist-info/METADATA", "\n".join(lines) + "\n")
-            archive.writestr(
-                f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-            )
-            archive.writestr(f"{stem}.dist-info/RECORD", "")
-        return path
-
-    return wheel
+    return functools.partial(little_wheel, tmp_path)
 
 
 def test_markers_are_evaluated_for_the_device(wheel):

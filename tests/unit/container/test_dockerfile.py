@@ -1,0 +1,124 @@
+"""What holds of the device image on every base, also on those that cannot be pulled here."""
+
+import fnmatch
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from edge.config.load import load_pipeline  # noqa: F401
+from tests.support.dockerfile import read_dockerfile
+
+ROOT = Path(__file__).parents[3]
+FILE = read_dockerfile(ROOT / "Dockerfile.l4t")
+FINAL = FILE.stages[-1]
+PAGE = (ROOT / "docs/container.md").read_text(encoding="utf-8")
+SECRETS = (
+    ".git/config",
+    ".venv/bin/python",
+    ".env",
+    "id_ed25519",
+    "credentials/gate-east",
+    "edge/gate.key",
+    "edge/deep/er/broker.pem",
+    "edge/__pycache__/types.cpython-311.pyc",
+    "out/demo/camera-1.mp4",
+    "targets.toml",
+    "models/yolo11s.onnx",
+)
+
+
+def is_in_context(name: str) -> bool:
+    """Whether a file is sent to a build: the last line of .dockerignore that matches it or a folder of it says so."""
+    is_in = True
+    folders = [name, *(str(parent) for parent in Path(name).parents if str(parent) != ".")]
+    for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
+        pattern = line.lstrip("!").strip()
+        if not pattern or line.startswith("#"):
+            continue
+        deep = pattern.removeprefix("**/")
+        names = [each for folder in folders for each in ([folder, Path(folder).name] if deep != pattern else [folder])]
+        if any(fnmatch.fnmatchcase(each, deep) for each in names):
+            is_in = line.startswith("!")
+    return is_in
+
+
+def test_every_base_is_the_argument_that_names_the_l4t_tag():
+    assert [stage.base for stage in FILE.stages] == ["${BASE_IMAGE}"] * len(FILE.stages)
+    assert re.fullmatch(r"nvcr\.io/nvidia/l4t-(tensorrt|jetpack):r[0-9.]+(-runtime)?", FILE.arguments["BASE_IMAGE"])
+    assert f"`{FILE.arguments['BASE_IMAGE']}`" in PAGE
+
+
+def test_nothing_is_piped_from_the_network_into_a_shell_or_fetched_unverified():
+    for stage in FILE.stages:
+        assert stage.of("ADD") == []
+        for run in stage.of("RUN"):
+            assert not re.search(r"\b(curl|wget|git clone)\b", run.value), run.value
+            assert not re.search(r"\|\s*(ba)?sh\b", run.value), run.value
+
+
+def test_the_image_runs_without_pip_and_without_a_shell_between_it_and_its_signals():
+    for name in ("CMD", "HEALTHCHECK"):
+        value = FINAL.of(name)[-1].value
+        command = value[value.index("[") :]
+        assert command.startswith('["edge-runtime", '), command
+    assert FINAL.of("ENTRYPOINT") == []
+    assert not any("pip" in run.value for run in FINAL.of("RUN"))
+    assert "pip uninstall -y" in FILE.stages[0].of("RUN")[-1].value
+
+
+def test_the_user_is_a_number_and_not_root_before_anything_runs():
+    (user,) = FINAL.of("USER")
+    assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", user.value)
+    assert FINAL.index("USER") < FINAL.index("CMD")
+    assert "privileged" not in " ".join(one.value for one in FINAL.instructions)
+
+
+def test_it_stops_as_the_service_does():
+    assert [one.value for one in FINAL.of("STOPSIGNAL")] == ["SIGTERM"]
+
+
+def test_package_lists_do_not_stay_in_a_layer():
+    for stage in FILE.stages:
+        for run in stage.of("RUN"):
+            assert "apt-get update" not in run.value or "rm -rf /var/lib/apt/lists/*" in run.value
+
+
+def test_what_is_copied_exists_and_is_sent_to_the_build():
+    names = {stage.name for stage in FILE.stages}
+    for stage in FILE.stages:
+        for copy in stage.of("COPY"):
+            *sources, target = copy.words
+            if sources[0].startswith("--from="):
+                assert sources.pop(0).removeprefix("--from=") in names
+                continue
+            plain = [source for source in sources if "[" not in source]
+            assert plain, f"COPY {copy.value}: one source has to be there always"
+            assert all((ROOT / source).exists() for source in plain), copy.value
+            assert all(is_in_context(source) for source in plain), copy.value
+            assert len(sources) == 1 or target.endswith("/")
+    assert is_in_context("wheelhouse/pycuda-2026.1-cp310-cp310-linux_aarch64.whl")
+
+
+def test_every_folder_of_the_package_is_sent_to_the_build():
+    tracked = subprocess.run(
+        ["git", "ls-files", "edge", "pipelines", "systemd"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert [name for name in tracked.stdout.splitlines() if not is_in_context(name)] == []
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_secrets_caches_and_environments_are_not_sent_to_the_build(name):
+    assert not is_in_context(name)
+
+
+def test_the_gstreamer_packages_are_those_that_a_device_without_containers_is_told_to_install():
+    page = (ROOT / "docs/first-device.md").read_text(encoding="utf-8")
+    told = set(
+        re.findall(
+            r"\b(?:gstreamer1\.0|python3|gir1\.2)-[a-z0-9.-]+", page.split("sudo apt-get install")[1].split("##")[0]
+        )
+    )
+    installed = set(FINAL.of("RUN")[0].words)
+    assert told <= installed, told - installed

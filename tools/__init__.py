@@ -1,0 +1,1 @@
+"""What makes parts of the product that are not in its source."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the types of TensorRT, for whoever names one in its own `if
     from tensorrt import IOptimizationProfile as IOptimizationProfile
     from tensorrt import ITensor as ITensor
     from tensorrt import OnnxParser as OnnxParser
+    from tensorrt import ParserError as ParserError
     from tensorrt import Runtime as Runtime
 
 __all__ = ["Library", "import_tensorrt", "library_of", "make_logger"]

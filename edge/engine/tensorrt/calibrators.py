@@ -158,7 +158,7 @@ def _run(library: Library, device: Device, model: ModelForms, settings: Calibrat
     content = model.float_model()
     network = parsed_network(library, builder, logger, content, name=name, is_strongly_typed=False)
     options = Options(optimization_level=_FAST)
-    config: Any = make_config(library, builder, device, options, route=Route.IMPLICIT_CACHE, precision=Precision.INT8)
+    config = make_config(library, builder, device, options, route=Route.IMPLICIT_CACHE, precision=Precision.INT8)
     if settings.name in _AFTER_FUSION:
         config.set_quantization_flag(trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION)
     set_shapes(builder, config, network, model.spec, max_batch=batch)

@@ -3,11 +3,13 @@
 A class is {"members": {name: the signatures in its docstring}, "enum": {name: value} or null, "bases": [...]}.
 """
 
+import dataclasses
 import importlib
 import inspect
 import json
 import sys
 
+from edge.engine.tensorrt.abilities import abilities_of
 from tests.support.tensorrt import MODULE
 
 
@@ -46,7 +48,8 @@ def surface_of(module):
             "bases": [base.__name__ for base in value.__bases__ if base.__module__ == value.__module__],
             "is_abstract": "No constructor defined" in documented(getattr(value, "__init__", None)),
         }
-    return {"version": module.__version__, "classes": classes, "values": values}
+    abilities = dataclasses.asdict(abilities_of(module))
+    return {"version": module.__version__, "abilities": abilities, "classes": classes, "values": values}
 
 
 def main():

@@ -173,10 +173,10 @@ def _give_scales(
 def _serialized(
     job: _Job, network: INetworkDefinition, config: IBuilderConfig, answer: CacheAnswer | None, on_progress: _Progress
 ) -> bytes:
-    phases, told = Phases(on_progress), config
+    phases = Phases(on_progress)
     monitor = make_monitor(job.library, phases)
     if monitor is not None:
-        told.progress_monitor = monitor
+        config.progress_monitor = monitor
     else:
         on_progress("build", 0.0)
     cache = TimingCache(job.request.cache_folder, job.library, job.device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edge.engine.tensorrt.binding import Library
 from edge.engine.tensorrt.device import Device
@@ -60,7 +60,7 @@ def _set_precision(library: Library, config: IBuilderConfig, route: Route, preci
         config.set_flag(flags.INT8)
 
 
-def _set_capability(library: Library, config: Any, device: Device) -> None:
+def _set_capability(library: Library, config: IBuilderConfig, device: Device) -> None:
     name = "SM{}{}".format(*device.compute_capability)
     known = library.trt.ComputeCapability.__members__
     if name not in known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edge.engine.tensorrt.binding import Library
 from edge.engine.tensorrt.build.account import Account, account_of
@@ -29,7 +29,7 @@ def inspected(library: Library, logger: ILogger, content: bytes, dla_core: int |
         _log.info("the plan is not inspected reason=%s", error.problem)
         return None
     trt = library.trt
-    runtime: Any = trt.Runtime(logger)
+    runtime = trt.Runtime(logger)
     if dla_core is not None:
         runtime.DLA_core = dla_core  # else core 0 is used, whatever the plan was built for
     engine = runtime.deserialize_cuda_engine(content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edge.engine.tensorrt.binding import Library
 from edge.engine.tensorrt.plan import TensorInfo
@@ -12,7 +12,7 @@ from edge.errors import EngineError, ModelError
 from edge.model.graph import Graph, graph_from_bytes
 
 if TYPE_CHECKING:
-    from edge.engine.tensorrt.binding import Builder, ILogger, INetworkDefinition, ITensor, OnnxParser
+    from edge.engine.tensorrt.binding import Builder, ILogger, INetworkDefinition, ITensor, OnnxParser, ParserError
 
 __all__ = ["infos_of", "parsed_network", "tensor_names", "tensors_of"]
 
@@ -75,8 +75,8 @@ def infos_of(network: INetworkDefinition) -> tuple[tuple[TensorInfo, ...], tuple
 
 
 def _info(tensor: ITensor) -> TensorInfo:
-    dtype: Any = tensor.dtype
-    return TensorInfo(name=tensor.name, shape=tuple(tensor.shape), dtype=_DTYPE_OF.get(dtype.name, dtype.name.lower()))
+    kind = tensor.dtype.name
+    return TensorInfo(name=tensor.name, shape=tuple(tensor.shape), dtype=_DTYPE_OF.get(kind, kind.lower()))
 
 
 def _flags(library: Library, *, is_strongly_typed: bool) -> int:
@@ -97,13 +97,13 @@ class _Place:
 def _problems(library: Library, parser: OnnxParser, content: bytes) -> Iterator[str]:
     graph = _graph(content)
     for index in range(parser.num_errors):
-        error: Any = parser.get_error(index)
+        error = parser.get_error(index)
         place = _place(library, error, graph)
         where = f'{place.operator} "{place.name}": ' if place.name or place.operator else ""
         yield f"{where}{error.desc()}"
 
 
-def _place(library: Library, error: Any, graph: Graph | None) -> _Place:
+def _place(library: Library, error: ParserError, graph: Graph | None) -> _Place:
     if library.abilities.has_node_of_error:
         return _Place(name=str(error.node_name()), operator=str(error.node_operator()))
     number = int(error.node())

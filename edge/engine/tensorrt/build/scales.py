@@ -42,8 +42,7 @@ class CacheAnswer:
 
 def give_cache(library: Library, config: IBuilderConfig, cache: bytes) -> CacheAnswer:
     """Give `cache`, with the header of this library, to a build."""
-    made: Any = config
-    made.int8_calibrator = calibrator = _calibrator(library, cache)
+    config.int8_calibrator = calibrator = _calibrator(library, cache)
     return CacheAnswer(calibrator)
 
 

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edge.engine.tensorrt.binding import Library
 from edge.engine.tensorrt.device import Device
@@ -41,7 +41,7 @@ class TimingCache:
 
     def take_from(self, config: IBuilderConfig) -> None:
         """Keep what a build has measured."""
-        cache: Any = config.get_timing_cache()
+        cache = config.get_timing_cache()
         if self._path is None or cache is None:
             return
         temporary = self._path.with_suffix(f".{os.getpid()}.part")
@@ -62,6 +62,6 @@ class TimingCache:
             return b""
 
     def _set(self, config: IBuilderConfig, content: bytes) -> bool:
-        cache: Any = config.create_timing_cache(content)
+        cache = config.create_timing_cache(content)
         # Never across devices or versions: a measurement of another GPU is a risk, says NVIDIA.
         return cache is not None and bool(config.set_timing_cache(cache, ignore_mismatch=False))

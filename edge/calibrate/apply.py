@@ -60,7 +60,7 @@ def quantized_model(
         spec: of a float32 model.
         graph: its inside; None: its file is read.
         means: of channels, by which biases are corrected; None: those of the table.
-        is_float16: compute the rest in float16, for strongly typed TensorRT (opset 19).
+        is_float16: compute the rest in float16, for strongly typed TensorRT.
         has_float_weights: put pairs behind weights in float, for TensorRT 8.
 
     Raises:

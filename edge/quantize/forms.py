@@ -42,7 +42,7 @@ class Forms:
         self._spec = spec
         self._table = table
         self._means = means
-        self._given = file
+        self._read = file
         self._float16: bytes | None = None
         self._qdq: dict[QdqForm, QdqModel] = {}
 
@@ -92,7 +92,7 @@ class Forms:
 
     @cached_property
     def _file(self) -> ModelFile:
-        file = self._given or read_model_file(self._spec.path)
+        file = self._read or read_model_file(self._spec.path)
         if file.sha256 != self._spec.sha256:
             raise ModelError(f"{file.path}: has changed since it was looked at", hint="run the command again")
         return file

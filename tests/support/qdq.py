@@ -64,16 +64,23 @@ def pictures(count=1, size=96):
 
 
 def pairs(model):
-    """Return the scale of every quantized activation: {(reader, input index): (tensor, scale)}."""
+    """Return the scale of every quantized activation, casts left out: {(reader, input index): (tensor, scale)}."""
     graph = graph_from_bytes(model, "test")
     found = {}
-    for node in graph.nodes:
+    for node in (node for node in graph.nodes if node.op_type != "Cast"):
         for index, name in enumerate(node.inputs):
-            maker = graph.producer(name)
+            maker = graph.producer(before_cast(graph, name))
             if maker is not None and maker.op_type == "DequantizeLinear" and graph.is_varying(name):
                 quantize = graph.producer(maker.inputs[0])
-                found[node.name, index] = (quantize.inputs[0], float(graph.constant(maker.inputs[1])))
+                tensor = before_cast(graph, quantize.inputs[0])
+                found[node.name, index] = (tensor, float(graph.constant(maker.inputs[1])))
     return found
+
+
+def before_cast(graph, name):
+    """Return what a Cast that makes `name` reads, or `name` itself."""
+    maker = graph.producer(name)
+    return maker.inputs[0] if maker is not None and maker.op_type == "Cast" else name
 
 
 def csp(path, *, batch=1):

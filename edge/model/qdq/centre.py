@@ -12,9 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from edge.model.graph import Graph, Node
 from edge.model.qdq.lowest import lowest_values
@@ -35,16 +32,13 @@ class Centre:
     range_: float
 
 
-def centres(
-    graph: Graph, placement: Placement, amax: Mapping[str, float], dtype: type[np.floating[Any]]
-) -> dict[str, Centre]:
+def centres(graph: Graph, placement: Placement, amax: Mapping[str, float]) -> dict[str, Centre]:
     """Return the centre of each quantized tensor that is better off with one.
 
     Args:
         graph: a float model.
         placement: of its pairs.
         amax: range of each quantized tensor, the same for all of a group.
-        dtype: of scales.
     """
     lowest = lowest_values(graph)
     readers: dict[str, list[Node]] = {}
@@ -54,16 +48,16 @@ def centres(
     found: dict[str, Centre] = {}
     for group in placement.groups:
         if all(name in lowest and all(_takes_centred(graph, node) for node in readers[name]) for name in group):
-            centre = _centre(min(lowest[name] for name in group), amax[group[0]], dtype)
+            centre = _centre(min(lowest[name] for name in group), amax[group[0]])
             found |= {} if centre is None else dict.fromkeys(group, centre)
     return found
 
 
-def _centre(lowest: float, amax: float, dtype: type[np.floating[Any]]) -> Centre | None:
+def _centre(lowest: float, amax: float) -> Centre | None:
     range_ = (amax - lowest) / 2
     if not 0 < range_ < _WORTH * amax:
         return None
-    step = float(scale_of(range_, dtype))
+    step = float(scale_of(range_))
     return Centre(value=round((amax + lowest) / 2 / step) * step, range_=range_)
 
 

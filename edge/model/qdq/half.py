@@ -1,12 +1,13 @@
 """The float16 variants: what is not INT8 computes in float16, as strongly typed TensorRT takes the types of the file.
 
 Input and output stay float32, and so does decoding: all that no convolution or matrix product comes after. Boxes of
-640 pixels would move by half a pixel, and scores that differ would become equal.
+640 pixels would move by half a pixel, and scores that differ would become equal. Q/DQ pairs stay float32, between
+casts: a scale in float16 has half its digits, and none where it is small (docs/adr/0012).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,19 +48,19 @@ def float16_model(graph: Graph, where: str) -> bytes:
     graph = with_opset(graph, _OPSET, where)
     draft = Draft(graph)
     draft.store_inputs_apart()
-    halve(draft, element_types(graph), where)
+    halve(draft, where)
     draft.sweep()
     draft.graph()
     return draft.to_bytes()
 
 
-def halve(draft: Draft, types: Mapping[str, str], where: str) -> None:
-    """Change `draft`, whose Q/DQ scales, if it has any, are float16 already.
+def halve(draft: Draft, where: str, *, exact: Collection[str] = ()) -> None:
+    """Let `draft`, a float32 model with or without Q/DQ pairs, compute in float16.
 
     Args:
-        draft: a model.
-        types: element types of the float32 model that it was made from.
+        draft: is changed.
         where: names the model in errors.
+        exact: tensors that are made in float32 all the same, as pairs are.
 
     Raises:
         ModelError: if it has subgraphs, or constants that float16 cannot hold.
@@ -67,30 +68,31 @@ def halve(draft: Draft, types: Mapping[str, str], where: str) -> None:
     graph = Graph(draft.proto)
     if found := sorted({node.op_type for node in graph.nodes} & _WITH_SUBGRAPHS):
         raise ModelError(f"{where}: {', '.join(found)} cannot be changed to float16", hint="export it without branches")
-    _Halver(draft, graph, types, where).run()
+    _Halver(draft, graph, where, exact).run()
 
 
-def _body(graph: Graph) -> frozenset[int]:
-    """Return the positions of what computes on pixels and has a weighted node behind it, or is one."""
+def _body(graph: Graph, exact: Collection[str]) -> frozenset[int]:
+    """Return the positions of what computes on pixels and has a weighted node behind it, or is one; pairs left out."""
     needed: set[str] = set()
     body = set()
     for position, node in reversed(list(enumerate(graph.nodes))):
         is_needed = node.op_type in WEIGHTED or not needed.isdisjoint(node.outputs)
         if is_needed and graph.is_varying(node.outputs[0]):
-            body.add(position)
             needed.update(node.inputs)
+            if node.op_type not in QDQ_OPERATORS and node.outputs[0] not in exact:
+                body.add(position)
     return frozenset(body)
 
 
 class _Halver:
     """Gives the nodes of the body float16 inputs, and casts where its border is crossed."""
 
-    def __init__(self, draft: Draft, graph: Graph, types: Mapping[str, str], where: str) -> None:
+    def __init__(self, draft: Draft, graph: Graph, where: str, exact: Collection[str]) -> None:
         self._draft = draft
         self._graph = graph
-        self._types = types
+        self._types = element_types(graph)
         self._where = where
-        self._body = _body(graph)
+        self._body = _body(graph, exact)
         self._half = self._made_in_half()
         self._other: dict[tuple[str, str], str] = {}
         self._before: dict[int, list[NodeProto]] = {}
@@ -107,9 +109,8 @@ class _Halver:
         self._draft.insert_nodes(self._before)
 
     def _made_in_half(self) -> set[str]:
-        dequantized = {node.outputs[0] for node in self._graph.nodes if node.op_type == "DequantizeLinear"}
         made = (name for position in self._body for name in self._graph.nodes[position].outputs if name)
-        return dequantized.union(name for name in made if self._types.get(name) == "float32")
+        return {name for name in made if self._types.get(name) == "float32"}
 
     def _fed(self, position: int, index: int, name: str) -> str:
         """Return what node `position` has to read instead of `name`."""
@@ -121,7 +122,9 @@ class _Halver:
         stored = self._graph.dtype(name)
         if (self._types.get(name) if stored is None else stored) != "float32":
             return name
-        if self._graph.is_varying(name):
+        maker = self._graph.producer(name)
+        is_dequantized = maker is not None and maker.op_type in QDQ_OPERATORS
+        if is_dequantized or self._graph.is_varying(name):
             return self._cast(name, "float16", position)
         value = self._graph.constant(name)
         return self._cast(name, "float16", position) if value is None else self._constant(name, value, node)

@@ -23,7 +23,7 @@ from edge.model.cost import cost_of_model, resolved_for_one
 from edge.model.draft import Draft
 from edge.model.graph import Graph, Node, load_graph, node_proto
 from edge.model.obstacles import INTEGER_OPERATORS, QDQ_OPERATORS
-from edge.model.opset import element_types, with_opset
+from edge.model.opset import with_opset
 from edge.model.qdq.bias import mean_shift
 from edge.model.qdq.centre import Centre, centres
 from edge.model.qdq.half import halve
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 __all__ = ["QdqModel", "insert_qdq"]
 
 _OPSET = 13  # the first with a scale for each channel
-_OPSET_HALF = 19  # the first that quantizes float16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +89,7 @@ def insert_qdq(
         keep_float: names of nodes that stay in float, and of tensors that are not quantized, nor what reads them.
         means: of each channel of some tensors; biases are corrected behind those.
         is_centred: quantize tensors around their centres where that makes their steps finer (`edge.model.qdq.centre`).
-        is_float16: compute the rest in float16, for strongly typed TensorRT (opset 19); decoding stays in float32.
+        is_float16: compute the rest in float16, for strongly typed TensorRT; decoding and scales stay in float32.
         has_float_weights: store weights in float, with a Q/DQ pair behind each.
 
     Raises:
@@ -99,16 +98,15 @@ def insert_qdq(
     graph = load_graph(model) if isinstance(model, Path) else model
     _require_float(graph, spec.name)
     _require_known(graph, keep_float, spec.name)
-    graph = with_opset(graph, _OPSET_HALF if is_float16 else _OPSET, spec.name)
+    graph = with_opset(graph, _OPSET, spec.name)
     placement = place(graph, keep_float)
     amax = group_ranges(graph, placement, ranges)
     _require_finite_in(np.finfo(np.float16 if is_float16 else np.float32), amax, spec.name)
-    dtype: type[np.floating[Any]] = np.float16 if is_float16 else np.float32
-    around = centres(graph, placement, amax, dtype) if is_centred else {}
-    writer = _Writer(graph, dtype, means or {}, around, has_float_weights=has_float_weights)
+    around = centres(graph, placement, amax) if is_centred else {}
+    writer = _Writer(graph, means or {}, around, has_float_weights=has_float_weights)
     draft = writer.written(placement, amax)
     if is_float16:
-        halve(draft, element_types(graph), spec.name)
+        halve(draft, spec.name, exact=writer.exact)
     draft.sweep()
     draft.graph()
     return QdqModel(
@@ -123,22 +121,21 @@ def insert_qdq(
 
 
 class _Writer:
-    """Puts pairs into a copy of a graph."""
+    """Puts pairs into a copy of a graph; `exact` are tensors with a centre taken off or put back."""
 
     def __init__(
         self,
         graph: Graph,
-        dtype: type[np.floating[Any]],
         means: Mapping[str, Sequence[float]],
         around: Mapping[str, Centre],
         *,
         has_float_weights: bool,
     ) -> None:
         self._graph = graph
-        self._dtype = dtype
         self._means = means
         self._around = around
         self._has_float_weights = has_float_weights
+        self.exact: set[str] = set()
         self._centred: dict[str, str] = {}
         self._draft = Draft(graph)
         self._before: dict[int, list[NodeProto]] = {}
@@ -171,21 +168,24 @@ class _Writer:
                 if name not in self._centred:
                     inputs = (name, self._centre_of(name))
                     self._centred[name] = self._insert("Sub", inputs, f"{name}/centred", position)
+                    self.exact.add(self._centred[name])
                 self._draft.set_input(position, index, self._centred[name])
 
     def _restored(self, name: str, centred: str, position: int) -> str:
         """Return what a node reads: a convolution has the centre in its bias, a residual Add gets it back."""
         if name not in self._around or self._graph.nodes[position].op_type != "Add":
             return centred
-        return self._insert("Add", (centred, self._centre_of(name)), f"{name}/restored", position)
+        made = self._insert("Add", (centred, self._centre_of(name)), f"{name}/restored", position)
+        self.exact.add(made)
+        return made
 
     def _centre_of(self, name: str) -> str:
-        return self._draft.add_constant(f"{name}/centre", np.array(self._around[name].value, self._dtype))
+        return self._draft.add_constant(f"{name}/centre", np.array(self._around[name].value, np.float32))
 
     def _activation(self, name: str, amax: float, position: int) -> str:
         if name not in self._dequantized:
             read = self._centred.get(name, name)
-            scale = self._draft.add_constant(f"{name}/scale", scale_of(amax, self._dtype))
+            scale = self._draft.add_constant(f"{name}/scale", scale_of(amax))
             zero = self._draft.add_constant(f"{name}/zero_point", np.array(0, np.int8))
             quantized = self._insert("QuantizeLinear", (read, scale, zero), f"{name}/quantized", position)
             self._dequantized[name] = self._insert(
@@ -199,7 +199,7 @@ class _Writer:
         weight = _float_weight(self._graph, node)
         axis = channel_axis(node, weight.ndim)
         if (name, axis) not in self._weights:
-            values, scales = quantize_weight(weight, axis, self._dtype)
+            values, scales = quantize_weight(weight, axis)
             scale = self._draft.add_constant(f"{name}/scale", scales)
             zero = self._draft.add_constant(f"{name}/zero_point", np.zeros(scales.shape, np.int8))
             if self._has_float_weights:

@@ -34,44 +34,42 @@ LEVELS = 127
 _LISTED = 8
 
 
-def scale_of(amax: float, dtype: type[np.floating[Any]] = np.float32) -> NDArray[Any]:
+def scale_of(amax: float) -> NDArray[np.float32]:
     """Return the scale of a range, never 0: a tensor that is 0 everywhere has scale 1."""
-    return _positive(np.asarray(amax if amax > 0 else LEVELS), dtype)
+    return _positive(np.asarray(amax if amax > 0 else LEVELS))
 
 
-def quantize_weight(
-    weight: NDArray[Any], axis: int, dtype: type[np.floating[Any]] = np.float32
-) -> tuple[NDArray[np.int8], NDArray[Any]]:
+def quantize_weight(weight: NDArray[Any], axis: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Return `weight` in int8 and its scales, one for each channel along `axis`; of a dead channel the scale is 1."""
     others = tuple(i for i in range(weight.ndim) if i != axis)
     amax = np.abs(weight).max(axis=others)
-    scales = _positive(np.where(amax > 0, amax, LEVELS), dtype)
+    scales = _positive(np.where(amax > 0, amax, LEVELS))
     spread = _spread(scales, axis, weight.ndim)
     return np.clip(np.rint(weight / spread), -LEVELS, LEVELS).astype(np.int8), scales
 
 
-def quantizable_weight(weight: NDArray[Any], scales: NDArray[Any], axis: int) -> NDArray[Any]:
+def quantizable_weight(weight: NDArray[np.float32], scales: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
     """Return `weight`, such that ONNX's QuantizeLinear makes of it what `quantize_weight` does.
 
     ONNX has the level -128, which a channel would use whose scale is so small that it was rounded.
     """
     largest = LEVELS * _spread(scales, axis, weight.ndim)
     is_beyond = np.rint(np.abs(weight) * LEVELS / largest) > LEVELS
-    return np.where(is_beyond, np.clip(weight, -largest, largest), weight)
+    return np.asarray(np.where(is_beyond, np.clip(weight, -largest, largest), weight), np.float32)
 
 
-def dequantize_weight(values: NDArray[np.int8], scales: NDArray[Any], axis: int) -> NDArray[np.float32]:
+def dequantize_weight(values: NDArray[np.int8], scales: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
     """Return what `quantize_weight` has made of a weight as the engine sees it."""
     return values * _spread(scales, axis, values.ndim)
 
 
-def _spread(scales: NDArray[Any], axis: int, rank: int) -> NDArray[np.float32]:
-    return scales.astype(np.float32).reshape([-1 if i == axis else 1 for i in range(rank)])
+def _spread(scales: NDArray[np.float32], axis: int, rank: int) -> NDArray[np.float32]:
+    return scales.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
-def _positive(amax: NDArray[Any], dtype: type[np.floating[Any]]) -> NDArray[Any]:
-    smallest = np.finfo(dtype).smallest_subnormal if dtype == np.float16 else np.finfo(dtype).tiny
-    return np.asarray(np.maximum((amax.astype(np.float64) / LEVELS).astype(dtype), smallest), dtype)
+def _positive(amax: NDArray[Any]) -> NDArray[np.float32]:
+    scales = (amax.astype(np.float64) / LEVELS).astype(np.float32)
+    return np.asarray(np.maximum(scales, np.finfo(np.float32).tiny), np.float32)
 
 
 def channel_axis(node: Node, rank: int) -> int:

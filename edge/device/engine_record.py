@@ -67,7 +67,8 @@ class EngineRecord:
         plan_sha256, plan_bytes: of its plan.
         seconds: how long the build took.
         precision: what runs: that of `inputs`, or its fallback.
-        report: how it came about, plain JSON: `route` and `why` of the kind, `fallback` where there was a choice.
+        report: how it came about, plain JSON: `route` and `why` of the kind, `account` of its layers where the kind
+            knows them, `fallback` where there was a choice.
         software: the edge-deploy that built it.
     """
 
@@ -88,11 +89,13 @@ class EngineRecord:
 
     @property
     def line(self) -> str:
-        """What runs and why, for people: `KIND int8, explicit Q/DQ: this CPU sums INT8 exactly`."""
+        """What runs and why, for people: `KIND int8, explicit Q/DQ: this CPU sums INT8 exactly`; then its layers."""
         asked = "" if self.precision == self.inputs.precision else f" instead of {self.inputs.precision}"
         route = self.report.get("route")
         what = f"{self.inputs.kind} {self.precision}{asked}" + (f", {route}" if route else "")
-        return f"{what}: {self.why}" if self.why else what
+        account = self.report.get("account")
+        layers = account.get("line") if isinstance(account, dict) else None
+        return (f"{what}: {self.why}" if self.why else what) + (f" ({layers})" if layers else "")
 
     def encode(self) -> bytes:
         """Return the content of `build.json`."""

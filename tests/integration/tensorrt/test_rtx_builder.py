@@ -45,12 +45,12 @@ def convolutions(model, table):
 
 @pytest.mark.parametrize("batch", [None, 2], ids=["dynamic", "fixed"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_is_built_in_float_and_in_int8_without_a_warning(tmp_path, family, batch):
+def test_every_family_is_built_in_every_precision_without_a_warning(tmp_path, family, batch):
     model = getattr(models, family)(tmp_path / "model.onnx", batch=batch)
     table = tmp_path / "table.calib.json"
     write_table(table, table_of(model))
 
-    for made in built(job(model, None, "fp32"), job(model, table, "int8")):
+    for made in built(job(model, None, "fp32"), job(model, None, "fp16"), job(model, table, "int8")):
         assert made["error"] is None
         assert made["warnings"] == []
         assert made["batch"] == batch

@@ -11,17 +11,13 @@ import time
 from pathlib import Path
 
 import nncf
-import numpy as np
 import openvino
 
-from edge.evaluate.coco_map import Accumulator
 from edge.evaluate.labels import open_labels
-from edge.media.stills import list_images
 from edge.model.inspect import inspect_model
-from edge.quantize.calibration.images import find_images, still_source
-from edge.quantize.detections import coco_detector
-from edge.vision import letterbox
+from edge.quantize.calibration.images import find_images
 from tests.bench.calibration import _pixels
+from tests.bench.others import accuracy
 
 
 def main() -> None:
@@ -35,22 +31,15 @@ def main() -> None:
     started = time.perf_counter()
     quantized = nncf.quantize(network, nncf.Dataset(list(_pixels(spec, found))), subset_size=len(found))
     elapsed = time.perf_counter() - started
-    request = core.compile_model(quantized, "CPU").create_infer_request()
-    print(json.dumps({"seconds": elapsed, "map50_95": _map(spec, request, val, open_labels(val_labels, spec.labels))}))
+    network_float = core.compile_model(str(model), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    labels = open_labels(val_labels, spec.labels)
+    found = accuracy(spec, _run_by(core.compile_model(quantized, "CPU")), _run_by(network_float), val, labels)
+    print(json.dumps({"seconds": elapsed, **found}))
 
 
-def _map(spec, request, folder, labels):
-    found, detector = Accumulator(), coco_detector(spec)
-    paths = {image.path.stem: image for image in find_images(folder)[0]}
-    for stem in sorted(path.stem for path in list_images(folder)):
-        source = still_source([paths[stem]], spec.preprocess)
-        where = source.read(1.0).letterbox
-        (pixels,) = _pixels(spec, [paths[stem]])
-        output = np.asarray(request.infer({0: pixels})[0], np.float32)
-        placed = letterbox.fit(where.source, spec.preprocess)
-        (detections,) = detector.detect(output, [placed])
-        found.add(stem, detections, labels.truth(stem, where.source))
-    return found.result().map50_95
+def _run_by(compiled):
+    request = compiled.create_infer_request()
+    return lambda pixels: request.infer({0: pixels})[0]
 
 
 if __name__ == "__main__":

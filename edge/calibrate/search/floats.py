@@ -1,8 +1,12 @@
-"""Layers that are worth their time in float: each is tried alone, then the best of them together on other images."""
+"""Layers that are worth their time in float: each is tried alone, then the best of them together on other images.
+
+Of a large model only those layers are tried whose neighbourhood helps in float: most of the time goes into making and
+loading a model for each trial.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from edge.calibrate.search.bench import Bench
 from edge.calibrate.search.choice import Choice, Layer
@@ -10,12 +14,14 @@ from edge.calibrate.search.choice import Choice, Layer
 __all__ = ["filled_up", "with_better_floats"]
 
 _SHARE_OF_ANY = 0.002  # switching between INT8 and float costs something even where a layer does not
-_MOST = 12
+_SIZES = (1, 2, 3, 4, 6, 8, 12)
+_NEIGHBOURS = 4  # layers that are tried together first
+_MOST_TRIALS = 24  # layers that are tried alone; a model of no more of them needs no neighbourhoods
 
 
 def with_better_floats(bench: Bench, now: Choice) -> Choice:
     """Return `now` with more layers in float, or as it is."""
-    layers = bench.int8_layers(now)
+    layers = _promising(bench, now, bench.int8_layers(now))
     before, *alone = bench.explored([now, *(now.with_floats([layer], "") for layer in layers)])
     bench.gains = {
         layer: tried.gain_over(before)
@@ -23,6 +29,21 @@ def with_better_floats(bench: Bench, now: Choice) -> Choice:
         if tried.is_surely_better_than(before)
     }
     return bench.better(now, [*_grown(bench, now, _worth), *_grown(bench, now, _gain)])
+
+
+def _promising(bench: Bench, now: Choice, layers: Sequence[Layer]) -> list[Layer]:
+    """Return the layers whose neighbourhoods gain most in float: half of them for the work, half whatever it costs."""
+    if len(layers) <= _MOST_TRIALS:
+        return list(layers)
+    parts = [layers[first : first + _NEIGHBOURS] for first in range(0, len(layers), _NEIGHBOURS)]
+    before, *tried = bench.glanced([now, *(now.with_floats(part, "") for part in parts)])
+    gains = [one.gain_over(before) for one in tried]
+    worths = [
+        gain / (sum(layer.mac_share for layer in part) + _SHARE_OF_ANY) for gain, part in zip(gains, parts, strict=True)
+    ]
+    half = _MOST_TRIALS // _NEIGHBOURS // 2
+    chosen = {i for rank in (gains, worths) for i in sorted(range(len(parts)), key=lambda i: -rank[i])[:half]}
+    return [layer for i in sorted(chosen) for layer in parts[i]]
 
 
 def filled_up(bench: Bench, now: Choice) -> Choice:
@@ -38,9 +59,10 @@ def _grown(bench: Bench, now: Choice, rank: Callable[[Layer, float], float]) -> 
     size = 0
     for layer in sorted(bench.gains, key=lambda layer: -rank(layer, bench.gains[layer])):
         larger = now.with_floats([layer], f"{bench.gains[layer]:.1%} less error")
-        if size < _MOST and bench.is_allowed(larger):
+        if size < _SIZES[-1] and bench.is_allowed(larger):
             now, size = larger, size + 1
-            yield now
+            if size in _SIZES:
+                yield now
 
 
 def _gain(layer: Layer, gain: float) -> float:

@@ -10,6 +10,8 @@ from edge.calibrate.search.choice import Choice
 
 __all__ = ["best_group", "best_method"]
 
+_FINALISTS = 3
+
 
 def best_method(bench: Bench, now: Choice) -> Choice:
     """Return the best choice that has one method for all tensors, with the float layers of `now`."""
@@ -31,7 +33,10 @@ def best_group(bench: Bench, now: Choice) -> Choice:
 
 def _cheapest(bench: Bench, choices: Sequence[Choice]) -> Choice:
     """Return the one that costs least on all images: so few choices, and so different ones, find nothing by chance."""
-    return min(bench.measured(choices), key=lambda one: one.cost).choice
+    tried = sorted(bench.explored(choices), key=lambda one: one.cost)
+    finalists = [one.choice for one in tried[:_FINALISTS]]
+    in_order = [choice for choice in choices if choice in finalists]  # of equally good ones the first
+    return min(bench.measured(in_order), key=lambda one: one.cost).choice
 
 
 def _with_each_method(bench: Bench, choice: Choice) -> Iterator[Choice]:

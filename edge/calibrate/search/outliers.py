@@ -33,7 +33,7 @@ def _worst(bench: Bench, now: Choice, layers: Sequence[Layer], parts: int) -> La
     while len(layers) > 1:
         size = -(-len(layers) // parts)
         groups = [layers[first : first + size] for first in range(0, len(layers), size)]
-        before, *tried = bench.explored([now, *(now.with_floats(group, "") for group in groups)])
+        before, *tried = bench.glanced([now, *(now.with_floats(group, "") for group in groups)])
         index = min(range(len(groups)), key=lambda i: tried[i].error)
         if tried[index].gain_over(before) <= _LARGE:
             return None

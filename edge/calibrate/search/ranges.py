@@ -11,8 +11,8 @@ from edge.calibrate.search.choice import Choice
 __all__ = ["with_better_ranges"]
 
 _CLOSE = 0.1  # ranges that differ by less are not worth a trial
-_MOST_TRIALS = 32  # those closest to the range of now: what is far off seldom helps
-_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+_MOST_TRIALS = 12  # those closest to the range of now: what is far off seldom helps
+_SIZES = (1, 2, 3, 4, 6, 8, 12)
 
 
 def with_better_ranges(bench: Bench, now: Choice) -> Choice:

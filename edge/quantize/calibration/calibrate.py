@@ -32,7 +32,7 @@ __all__ = ["FEW_IMAGES", "calibrate"]
 FEW_IMAGES = 64  # fewer hardly show what the cameras will see
 _TRIAL_IMAGES = 64  # more make the search slower, and hardly surer
 _WIDER = tuple(Limits(other=share, total=share + 0.1) for share in (0.1, 0.15, 0.25, 0.35))
-_STEPS_BESIDE_LAYERS = 150  # of a search, about
+_STEPS_BESIDE_LAYERS = 110  # of a search, about
 
 Ranges = Mapping[str, Mapping[str, float]]
 Means = Mapping[str, Sequence[float]]
@@ -153,7 +153,7 @@ class _Run:
     def _search(self, ranges: Ranges, means: Means) -> Found:
         layers = layers_of(self._forms.graph, self._forms.spec)
         trials = Trials(self._kind, self._forms, ranges, means, on_trial=self._stages.step)
-        with self._stages.stage("search", len(layers) + _STEPS_BESIDE_LAYERS), self._subject.told():
+        with self._stages.stage("search", len(layers) // 4 + _STEPS_BESIDE_LAYERS), self._subject.told():
             images = self._split.held_out[:_TRIAL_IMAGES]
             trials.prepare(images)
             return search(ranges, layers, trials, images=len(images), floats=self._kept)

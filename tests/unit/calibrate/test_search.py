@@ -9,7 +9,7 @@ from edge.calibrate.search import Choice, Layer, Limits
 
 METHODS = ("mse", "percentile", "minmax")
 RANGES = dict(zip(METHODS, (1.0, 2.0, 4.0), strict=True))
-IMAGES = 40  # 24 to try on, 16 to confirm
+IMAGES = 40  # 16 to try on, 24 to confirm
 
 
 class Additive:
@@ -70,6 +70,15 @@ def test_the_bad_layer_is_found_by_halving_not_by_trying_every_layer():
 
     before = next(i for i, (_, floats, _) in enumerate(measure.asked) if floats == {"n37"})
     assert before < 30  # one for each method, 12 parts of 9 layers, then 9 parts of one
+
+
+def test_of_a_hundred_layers_only_the_neighbours_of_useful_ones_are_tried_alone():
+    measure = Additive({"n7": 0.1, "n60": 0.08}, base=1.0)
+
+    found = search(ranges_of(), layers_of(100, share=0.001), measure)
+
+    assert set(found.best.choice.floats) == {"n7", "n60"}
+    assert len({floats for _, floats, _ in measure.asked}) < 70
 
 
 def test_several_outliers_are_found_one_after_the_other():
@@ -303,7 +312,7 @@ def test_what_is_far_above_chance_is_found_in_spite_of_it():
 def test_what_only_suits_the_images_of_the_search_is_not_confirmed():
     class Fitting(Additive):
         def __call__(self, choices, images):
-            return [tuple(0.9 if c.floats and image < 24 else 1.0 for image in images) for c in choices]
+            return [tuple(0.9 if c.floats and image < 16 else 1.0 for image in images) for c in choices]
 
     found = search({"x": {"mse": 1.0}}, layers_of(2), Fitting(), images=40)
 
@@ -314,7 +323,7 @@ def test_a_tensor_that_only_suits_the_images_of_the_search_is_not_confirmed():
     class Fitting(Additive):
         def __call__(self, choices, images):
             mixed = [len(set(c.methods.values())) > 1 for c in choices]
-            return [tuple(0.9 if is_mixed and image < 24 else 1.0 for image in images) for is_mixed in mixed]
+            return [tuple(0.9 if is_mixed and image < 16 else 1.0 for image in images) for is_mixed in mixed]
 
     found = search(ranges_of("a", "b"), layers_of(2), Fitting(), images=40)
 

@@ -90,8 +90,3 @@ def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command[:6])} ... failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
-
-
-if __name__ == "__main__":
-    driver_library()
-    pycuda_folder()

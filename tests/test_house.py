@@ -30,6 +30,7 @@ OWNERS = {
     "amqtt": "demo/broker.py",
     "av": ("media/ffmpeg/binding.py", TRAINING),
     "click": "cli/",
+    "cutlass_cppgen": "engine/cuda/cutlass.py",
     "cv2": "media/images.py",
     "google": "model/graph.py",  # protobuf's decode error comes out of onnx.load
     "gi": "media/gstreamer/binding.py",
@@ -51,6 +52,7 @@ OWNERS = {
 WHEN_USED = {
     "amqtt",
     "av",
+    "cutlass_cppgen",
     "cv2",
     "gi",
     "onnx",

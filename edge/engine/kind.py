@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -28,6 +28,8 @@ __all__ = [
     "Finding",
     "LayerProfiler",
     "ModelForms",
+    "Peak",
+    "PeakingKind",
     "Plan",
     "QdqForm",
     "load_kind",
@@ -133,6 +135,37 @@ class Finding:
     detail: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """What a machine reaches at most in one respect.
+
+    Attributes:
+        name: of what was measured, as `int8 tensor cores`.
+        unit: `TOPS` (a multiply and its add are two operations) or `GB/s`.
+        value: None where it could not be measured.
+        detail: how it was measured, or why it was not.
+        ceiling: of the datasheet, where the machine is known.
+    """
+
+    name: str
+    unit: Literal["TOPS", "GB/s"]
+    value: float | None
+    detail: str
+    ceiling: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; the keys are stable."""
+        is_known = self.value is not None and self.ceiling is not None
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "value": self.value,
+            "ceiling": self.ceiling,
+            "share": round(self.value / self.ceiling, 4) if is_known and self.value and self.ceiling else None,
+            "detail": self.detail,
+        }
+
+
 class LayerProfiler(Protocol):
     """Times single layers of a model, with everything that the engine fused into them."""
 
@@ -200,6 +233,19 @@ class EngineKind(Protocol):
         """Yield what of this kind is installed, which route a build takes and why, what is known bad; for doctor.
 
         Also asked where the kind cannot run: what stands in its way then, beside the reason that its facts give.
+        """
+        ...
+
+
+@runtime_checkable
+class PeakingKind(Protocol):
+    """A kind that can measure what its machine reaches at most."""
+
+    def peaks(self) -> Iterator[Peak]:
+        """Yield each peak as it is measured, some tenths of a second each; also those that this machine has not.
+
+        Raises:
+            EngineError: if nothing of this kind runs here.
         """
         ...
 

@@ -16,9 +16,14 @@ __all__ = ["bench"]
     epilog="""\b
 Examples:
   edge-runtime bench --pipeline gates.yaml
-  edge-runtime bench --pipeline gates.yaml --duration 30 --json"""
+  edge-runtime bench --pipeline gates.yaml --duration 30 --json
+  edge-runtime bench --peaks"""
 )
-@click.option("--pipeline", "path", type=click.Path(path_type=Path), required=True, help="The pipeline file.")
+@click.option("--pipeline", "path", type=click.Path(path_type=Path), help="The pipeline file.")
+@click.option("--peaks", "wants_peaks", is_flag=True, help="What the machine reaches at most: INT8, and its memory.")
+@click.option(
+    "--engine", "kind", default="auto", show_default=True, metavar="KIND", help="Whose peaks; as in a pipeline file."
+)
 @click.option(
     "--duration",
     "duration_s",
@@ -30,11 +35,37 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
-def bench(path: Path, duration_s: float, as_json: bool) -> None:
+def bench(path: Path | None, wants_peaks: bool, kind: str, duration_s: float, as_json: bool) -> None:
     """Measure engine alone, decode alone, and the whole pipeline.
 
     Each after two seconds of warming up. Files need `loop: true`, or they end before the measurement does.
+
+    With --peaks instead what the machine reaches at most, without any model: INT8 operations (of a GPU's tensor cores,
+    or of a convolution on the CPU) and the rate of its memory, beside the datasheet's figures of a known Jetson.
     """
+    if wants_peaks == (path is not None):
+        raise click.UsageError("either --pipeline or --peaks")
+    if path is None:
+        _show_peaks(kind, as_json=as_json)
+    else:
+        _show_costs(path, duration_s, as_json=as_json)
+
+
+def _show_peaks(kind: str, *, as_json: bool) -> None:
+    from edge.cli.output import echo_json, echo_pairs
+    from edge.runtime.peaks import measured_peaks
+
+    if as_json:
+        echo_json({"peaks": [peak.as_json() for peak in measured_peaks(kind)]})
+        return
+    for peak in measured_peaks(kind):
+        found = peak.as_json()
+        share = "" if found["share"] is None else f", {found['share']:.0%} of the datasheet's {peak.ceiling:g}"
+        reached = "-" if peak.value is None else f"{peak.value:g} {peak.unit}{share}"
+        echo_pairs([(peak.name, f"{reached} ({peak.detail})")])
+
+
+def _show_costs(path: Path, duration_s: float, *, as_json: bool) -> None:
     from edge.cli.commands.run import report_lines
     from edge.cli.output import echo_json, echo_pairs
     from edge.config.load import load_pipeline

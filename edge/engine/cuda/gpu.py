@@ -22,6 +22,8 @@ class Gpu:
         name: as the driver tells it.
         compute_capability: major and minor.
         is_integrated: whether it shares the machine's memory, as a Jetson's does.
+        memory_bytes: of its memory.
+        processors: streaming multiprocessors.
 
     Raises:
         EngineError: if there is no driver, or no such GPU.
@@ -37,6 +39,7 @@ class Gpu:
             self.compute_capability = (int(major), int(minor))
             integrated = self._cuda.device_attribute.INTEGRATED
             self.is_integrated = bool(device.get_attribute(integrated))
+            self.memory_bytes = int(device.total_memory())
             self.processors = int(device.get_attribute(self._cuda.device_attribute.MULTIPROCESSOR_COUNT))
             self._context: Any = device.retain_primary_context()
 

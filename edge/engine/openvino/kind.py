@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 
-from edge.engine.kind import BuildRequest, EngineKind, Finding, ModelForms, Plan, QdqForm
+from edge.engine.kind import BuildRequest, EngineKind, Finding, ModelForms, Peak, Plan, QdqForm
 from edge.engine.openvino.activations import OpenVinoActivations
 from edge.engine.openvino.binding import name_and_version, require_precision
 from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.engine.openvino.facts import FACTS
 from edge.engine.openvino.int8 import why_int8_in_float
 from edge.engine.openvino.options import Options
+from edge.engine.openvino.peaks import cpu_peaks
 from edge.engine.openvino.profile import LayerProfiler
 from edge.errors import EngineError, ModelError
 from edge.types import ModelSpec, Precision
@@ -83,6 +84,10 @@ class _OpenVino:
     def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:
         """Return what times `layers` on one thread."""
         return LayerProfiler(spec, layers, content=content)
+
+    def peaks(self) -> Iterator[Peak]:
+        """Yield what the CPU reaches, on all cores."""
+        yield from cpu_peaks()
 
     def examine(self) -> Iterator[Finding]:
         """Yield the version, and how INT8 is computed on this CPU."""

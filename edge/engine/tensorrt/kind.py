@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edge.engine.cuda.gpu import Gpu
 from edge.engine.cuda.memory import HostArray
-from edge.engine.kind import BuildRequest, EngineKind, Finding, LayerProfiler, ModelForms, Plan
+from edge.engine.kind import BuildRequest, EngineKind, Finding, LayerProfiler, ModelForms, Peak, Plan
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
 from edge.engine.tensorrt.calibrators import CALIBRATORS, CalibratorSettings, written_cache
@@ -119,6 +119,12 @@ class _TensorRt:
             f"{spec.name}: the times of TensorRT's fused layers belong to no node of the ONNX file",
             hint="use trtexec --dumpProfile, or measure on the CPU engine",
         )
+
+    def peaks(self) -> Iterator[Peak]:
+        """Yield what the GPU reaches; neither TensorRT nor a model is needed."""
+        from edge.engine.cuda.peaks import gpu_peaks
+
+        yield from gpu_peaks(read_machine().board)
 
     def examine(self) -> Iterator[Finding]:
         """Yield what is installed, the routes that it has and which is taken, and known-bad combinations."""

@@ -1,0 +1,51 @@
+"""Peaks of the CPU, and the command that shows them."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from edge.cli.runtime_commands import edge_runtime
+from edge.engine.openvino import peaks
+from edge.engine.openvino.int8 import why_int8_in_float
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(peaks, "_LEAST_S", 0.0)
+    monkeypatch.setattr(peaks, "_COPY_BYTES", 4 << 20)
+
+
+def run(*words):
+    return CliRunner().invoke(edge_runtime, ["bench", *words])
+
+
+def test_peaks_as_json_hold_both_with_their_units():
+    found = {one["name"]: one for one in json.loads(run("--peaks", "--engine", "openvino", "--json").stdout)["peaks"]}
+
+    assert found["memory copy"]["value"] > 0
+    assert (found["memory copy"]["unit"], found["int8 convolution"]["unit"]) == ("GB/s", "TOPS")
+    assert (found["int8 convolution"]["value"] is None) == (why_int8_in_float() is not None)
+
+
+def test_int8_that_this_cpu_does_not_have_is_told_instead_of_measured(monkeypatch):
+    monkeypatch.setattr(peaks, "why_int8_in_float", lambda: "no INT8 here")
+
+    lines = run("--peaks").stdout.splitlines()
+
+    assert lines[0].split(maxsplit=2)[2] == "- (not measured: no INT8 here)"
+
+
+def test_a_kind_that_does_not_run_here_says_why():
+    done = run("--peaks", "--engine", "tensorrt")
+
+    assert done.exit_code != 0
+    assert "GPU" in str(done.exception)
+
+
+@pytest.mark.parametrize("words", [[], ["--peaks", "--pipeline", "x.yaml"]])
+def test_either_a_pipeline_or_peaks(words):
+    done = run(*words)
+
+    assert done.exit_code == 2
+    assert "either --pipeline or --peaks" in done.output

@@ -44,7 +44,7 @@ lab-machine: setup   ## clocks and plugs of a device with a kernel of its own; n
 	@bash .ci/setup --require-all
 	@EDGE_LAB_MACHINE=1 EDGE_REQUIRE_LAB=1 $(PYTHON) -m pytest tests/lab/test_machine.py $(ARGS)
 
-lab-container: setup   ## the device image on Debian, amd64 and emulated aarch64; needs buildah, podman, qemu-user-static
+lab-container: setup   ## the device image on Debian, amd64 and emulated aarch64; needs buildah, podman, runc, qemu-user-static
 	@bash .ci/setup --require-all
 	@EDGE_REQUIRE_LAB=1 EDGE_LAB_CONTAINER=1 $(PYTHON) -m pytest tests/lab/test_container.py $(ARGS)
 

@@ -9,7 +9,7 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,9 +71,9 @@ def slowness() -> int:
 
 def image_path() -> Path:
     """Return where the image lies, or would lie: its name tells how it is made."""
-    words = f"{_RECIPE} {_suite()} {debian_architecture()} {_packages()}"
+    words = f"{_RECIPE} {suite()} {debian_architecture()} {_packages()}"
     digest = hashlib.sha256(words.encode()).hexdigest()[:12]
-    return cache() / f"base-{_suite()}-{debian_architecture()}-{digest}"
+    return cache() / f"base-{suite()}-{debian_architecture()}-{digest}"
 
 
 def base_image() -> Path:
@@ -85,7 +85,7 @@ def base_image() -> Path:
             partial = image.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)
             started = time.monotonic()
-            _debootstrap(partial)
+            debootstrap(partial, debian_architecture(), _packages())
             _finish(partial)
             partial.rename(image)
             print(f"lab: made {image.name} in {time.monotonic() - started:.0f} s")
@@ -99,28 +99,30 @@ def _mine() -> str:
 def _packages() -> list[str]:
     return [
         *_PACKAGES,
-        *_MORE.get(_suite(), ()),
+        *_MORE.get(suite(), ()),
         *(name.format(debian_architecture()) for name in (_KERNEL if is_machine() else ())),
     ]
 
 
-def _suite() -> str:
+def suite() -> str:
+    """Return the release of Debian or Ubuntu: `$EDGE_LAB_SUITE`, or this machine's."""
     release = dict(
         line.partition("=")[::2] for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
     )
     return os.environ.get("EDGE_LAB_SUITE") or release["VERSION_CODENAME"].strip('"')
 
 
-def _debootstrap(root: Path) -> None:
-    command = ["debootstrap", "--variant=minbase", f"--arch={debian_architecture()}"]
-    command += [f"--include={','.join(_packages())}"]
+def debootstrap(root: Path, architecture: str, packages: Sequence[str]) -> None:
+    """Make a root file system of `suite()` at `root`."""
+    command = ["debootstrap", "--variant=minbase", f"--arch={architecture}"]
+    command += [f"--include={','.join(packages)}"]
     mirror = os.environ.get("EDGE_LAB_MIRROR")
     where = [mirror] if mirror else []
-    if _suite() in _UBUNTU or "ID=ubuntu" in Path("/etc/os-release").read_text(encoding="utf-8").splitlines():
+    if suite() in _UBUNTU or "ID=ubuntu" in Path("/etc/os-release").read_text(encoding="utf-8").splitlines():
         command.append("--components=main,universe")
         # A debootstrap that is older than a suite does not know that all of Ubuntu's are made in one way.
-        where = [mirror or _UBUNTU_MIRRORS[debian_architecture()], "/usr/share/debootstrap/scripts/gutsy"]
-    command += [_suite(), str(root), *where]
+        where = [mirror or _UBUNTU_MIRRORS[architecture], "/usr/share/debootstrap/scripts/gutsy"]
+    command += [suite(), str(root), *where]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
     if done.returncode:
         raise RuntimeError(f"debootstrap ended with {done.returncode}: {done.stdout[-1500:]}{done.stderr[-500:]}")

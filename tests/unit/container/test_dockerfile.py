@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from edge.config.load import load_pipeline  # noqa: F401
 from tests.support.dockerfile import read_dockerfile
 
 ROOT = Path(__file__).parents[3]
@@ -106,6 +105,12 @@ def test_every_folder_of_the_package_is_sent_to_the_build():
         ["git", "ls-files", "edge", "pipelines", "systemd"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert [name for name in tracked.stdout.splitlines() if not is_in_context(name)] == []
+
+
+def test_wheels_that_are_put_beside_it_are_never_committed():
+    asked = subprocess.run(["git", "check-ignore", "wheelhouse/pycuda.whl"], cwd=ROOT, capture_output=True, check=False)
+
+    assert asked.returncode == 0
 
 
 @pytest.mark.parametrize("name", SECRETS)

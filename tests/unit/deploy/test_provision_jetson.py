@@ -70,6 +70,15 @@ def test_a_wheel_that_was_made_anew_is_taken(make):
     assert gather_wheels(JETSON, extra="jetson").digests != before.digests
 
 
+def test_a_jetson_that_is_to_serve_by_its_cpu_gets_none_also_where_one_was_gathered(make):
+    make("cp310")
+    gather_wheels(JETSON, extra="jetson")
+
+    gathered = gather_wheels(JETSON)
+
+    assert not any(name.startswith("pycuda") for name in gathered.digests)
+
+
 def test_without_a_wheel_it_is_said_how_to_make_one_before_anything_is_gathered(index, tmp_path):
     with pytest.raises(DeployError, match=r"no wheel of pycuda for Python 3\.10 on aarch64") as caught:
         gather_wheels(JETSON, extra=extra_of(JETSON))

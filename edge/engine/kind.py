@@ -277,14 +277,13 @@ class CalibratingKind(Protocol):
             batches: uint8 (B, H, W, 3) RGB canvases, letterboxed; one B for all of them, that of the model where it is
                 fixed. Drawn one by one, and not kept. What it raises comes out as it is, also through a callback of
                 the library.
-            quantile: 0 to 1, of a calibrator that cuts at one; None for others.
-            cutoff: 0 to 1, the regression cutoff of such a calibrator; None for others.
+            quantile: 0 to 1, of a calibrator that cuts at one; None: its usual one, and for all others.
+            cutoff: 0 to 1, the regression cutoff of such a calibrator; None likewise.
             on_progress: is told a phase beside the batches, and how much of it is done, 0 to 1.
 
         Raises:
-            ConfigError: if `quantile` and `cutoff` are missing, or are not for this calibrator.
-            EngineError: if the library is not here, has no such calibrator or cannot run, saying how to get one that
-                does; or if it wrote no cache.
+            EngineError: if `quantile` or `cutoff` are not for this calibrator; if the library is not here, has no such
+                calibrator or cannot run, saying how to get one that does; or if it wrote no cache.
         """
         ...
 

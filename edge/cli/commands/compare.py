@@ -57,6 +57,8 @@ def compare(
     options = ComparisonOptions(model=model, table=table, images=images, limit=limit)
     with progress_bar("compare", total=len(images_to_compare(options)) + TIMED_RUNS) as bar:
         found = compare_model(options, usable_kind(engine), on_step=bar.advance)
+    if found.untimed is not None:
+        click.echo(f"warning: no times: {found.untimed}", err=True)
     if as_json:
         echo_json(found.as_json())
     else:

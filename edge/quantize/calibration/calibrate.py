@@ -16,7 +16,7 @@ from edge.model.qdq import corrected_tensors, quantizable_tensors
 from edge.quantize.calibration.draft import made_table, ranges_by_method, with_means
 from edge.quantize.calibration.earlier import merged, require_unseen
 from edge.quantize.calibration.layers import layers_of
-from edge.quantize.calibration.library import seen_by_calibrator, table_by_calibrator
+from edge.quantize.calibration.library import able_kind, seen_by_calibrator, table_by_calibrator
 from edge.quantize.calibration.means import channel_means
 from edge.quantize.calibration.observe import observe
 from edge.quantize.calibration.options import Calibration, CalibrationHooks, CalibrationOptions, LibraryCalibrator
@@ -57,6 +57,8 @@ class _Run:
     """One calibration, stage by stage."""
 
     def __init__(self, options: CalibrationOptions, kind: EngineKind, hooks: CalibrationHooks) -> None:
+        if options.calibrator is not None:
+            able_kind(kind, options.calibrator)
         self._options = options
         self._kind = kind
         self._stages = Stages(hooks)
@@ -120,7 +122,7 @@ class _Run:
                 calibrator,
                 images,
                 max_batch=self._options.max_batch,
-                keep_float=self._options.keep_float,
+                floats=self._kept,
                 on_image=self._stages.step,
             )
         return self._fixed(table, seen_by_calibrator(self._forms.spec, images))

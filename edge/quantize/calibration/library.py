@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -24,9 +24,26 @@ from edge.quantize.feed import canvases_of
 from edge.quantize.forms import Forms
 from edge.types import ModelSpec, Preprocess
 
-__all__ = ["seen_by_calibrator", "table_by_calibrator"]
+__all__ = ["able_kind", "seen_by_calibrator", "table_by_calibrator"]
 
 _FOUND = "calibrator"  # how a range was chosen, in the table
+
+
+def able_kind(kind: EngineKind, calibrator: LibraryCalibrator) -> CalibratingKind:
+    """Return `kind`, whose library has `calibrator`.
+
+    Raises:
+        ConfigError: if it has no calibrators, or not that one.
+    """
+    if not isinstance(kind, CalibratingKind):
+        raise ConfigError(
+            f"engine {kind.name} has no calibrators of its own",
+            hint="choose ranges by --method, which every engine can, or name an --engine whose library has calibrators",
+        )
+    if calibrator.name not in kind.calibrators:
+        known = ", ".join(kind.calibrators)
+        raise ConfigError(f"engine {kind.name} has no calibrator {calibrator.name!r}; expected one of {known}")
+    return kind
 
 
 def table_by_calibrator(
@@ -36,7 +53,7 @@ def table_by_calibrator(
     images: Sequence[CalibrationImage],
     *,
     max_batch: int,
-    keep_float: Sequence[str],
+    floats: Mapping[str, str],
     on_image: Callable[[], None],
 ) -> CalibrationTable:
     """Return the table, without evidence, in which lint finds no error.
@@ -47,7 +64,7 @@ def table_by_calibrator(
         calibrator: which one, and its settings.
         images: to look at, in whole batches.
         max_batch: rows of a batch, where the model's own is not fixed; some calibrators choose other ranges by it.
-        keep_float: layers that were asked to stay in float.
+        floats: layers that stay in float, and why.
         on_image: called when an image has been handed over.
 
     Raises:
@@ -56,26 +73,26 @@ def table_by_calibrator(
         EngineError: if the calibrator cannot be run here, or wrote nothing.
         CalibrationError: if what it wrote is no cache, or makes no table that the model could be run by.
     """
-    able = _able(kind, calibrator.name)
-    rows = _whole_batches(images, forms.spec.batch or max_batch)
+    spec, able = forms.spec, able_kind(kind, calibrator)
+    rows = _whole_batches(images, spec.batch or max_batch)
     content = able.calibrator_cache(
         forms,
         calibrator.name,
-        _batches(images, forms.spec.preprocess, rows, on_image),
+        _batches(images, spec.preprocess, rows, on_image),
         quantile=calibrator.quantile,
         cutoff=calibrator.cutoff,
     )
-    where, facts = f"the cache of {kind.name}'s {calibrator.name}", facts_of_graph(forms.graph, forms.spec)
+    where, facts = f"the cache of {kind.name}'s {calibrator.name}", facts_of_graph(forms.graph, spec)
     cache = parse_cache(_text(content, where), where)
-    drawn = table_from_cache(cache, forms.spec)
+    drawn = table_from_cache(cache, spec)
     table = msgspec.structs.replace(
         drawn,
-        dataset=seen_by_calibrator(forms.spec, images).dataset,
+        dataset=seen_by_calibrator(spec, images).dataset,
         method=calibrator.name,
         made_by=MadeBy(engine=f"{kind.name} {cache.tensorrt}"),
         tensors=_ranges(drawn, facts),
-        keep_float=tuple(sorted(set(keep_float))),
-        float_reasons=dict.fromkeys(keep_float, "asked for"),
+        keep_float=tuple(sorted(floats)),
+        float_reasons=floats,
     )
     _require_sound(table, facts, where)
     return table
@@ -89,18 +106,6 @@ def seen_by_calibrator(spec: ModelSpec, images: Sequence[CalibrationImage]) -> O
         image_sha256s=tuple(sorted(image.sha256 for image in images)),
         histograms={},
     )
-
-
-def _able(kind: EngineKind, calibrator: str) -> CalibratingKind:
-    if not isinstance(kind, CalibratingKind):
-        raise ConfigError(
-            f"engine {kind.name} has no calibrators of its own",
-            hint="choose ranges by --method, which every engine can, or name an --engine whose library has calibrators",
-        )
-    if calibrator not in kind.calibrators:
-        known = ", ".join(kind.calibrators)
-        raise ConfigError(f"engine {kind.name} has no calibrator {calibrator!r}; expected one of {known}")
-    return kind
 
 
 def _whole_batches(images: Sequence[CalibrationImage], rows: int) -> int:

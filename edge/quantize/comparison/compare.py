@@ -51,6 +51,7 @@ class Comparison:
         layers: the weighted nodes, in the order of the model.
         output_sqnr_db: signal to noise of the model's output tensor.
         inputs: |x| of each activation that a layer reads, in float.
+        untimed: why no layer was timed; None: they were, as far as each is known alone.
     """
 
     spec: ModelSpec
@@ -60,6 +61,7 @@ class Comparison:
     output_sqnr_db: float
     layers: tuple[LayerError, ...]
     inputs: Mapping[str, Histogram]
+    untimed: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; the keys are stable, and what is not finite is null."""
@@ -118,8 +120,9 @@ def compare_model(
         images=len(paths),
         engine=engine,
         output_sqnr_db=noise.errors.sqnr_db(spec.output_name),
-        layers=noise.of_layers(times),
+        layers=noise.of_layers(times.by_layer),
         inputs=noise.inputs,
+        untimed=times.why_none,
     )
 
 

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge.engine.kind import EngineKind
+from edge.errors import EngineError
 from edge.evaluate.layers import Layer, LayerTimes
 from edge.quantize.forms import Forms
 
-__all__ = ["TIMED_RUNS", "times_of"]
+__all__ = ["TIMED_RUNS", "Times", "times_of"]
 
 TIMED_RUNS = 24  # of either model, in turn, so that a machine that slows down slows both
 _WARM_UPS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Times by layer, of those that are known alone; `why_none` says why engines of this kind tell none at all."""
+
+    by_layer: Mapping[str, LayerTimes]
+    why_none: str | None = None
 
 
 def times_of(
@@ -26,8 +36,8 @@ def times_of(
     *,
     canvases: Sequence[NDArray[np.uint8]],
     on_run: Callable[[], None],
-) -> dict[str, LayerTimes]:
-    """Return the times of layers by name; of those that the engine does not tell alone, none.
+) -> Times:
+    """Return what layers take.
 
     Args:
         kind: of the engines.
@@ -36,10 +46,16 @@ def times_of(
         layers: to be timed.
         canvases: uint8 (batch of the model or 1, H, W, 3) each, to run in turn.
         on_run: called after each of TIMED_RUNS.
+
+    Raises:
+        EngineError: if an inference failed.
     """
-    names, spec = [layer.name for layer in layers], forms.spec
-    exact = kind.profiler(spec, names, content=forms.float_model())
-    rounded = kind.profiler(dataclasses.replace(spec, is_quantized=True), names, content=quantized)
+    names, in_int8 = [layer.name for layer in layers], dataclasses.replace(forms.spec, is_quantized=True)
+    try:
+        exact = kind.profiler(forms.spec, names, content=forms.float_model())
+        rounded = kind.profiler(in_int8, names, content=quantized)
+    except EngineError as error:
+        return Times(by_layer={}, why_none=error.problem)
     for _ in range(_WARM_UPS):
         exact.warm_up(canvases[0])
         rounded.warm_up(canvases[0])
@@ -48,4 +64,5 @@ def times_of(
         rounded.run(canvases[run % len(canvases)])
         on_run()
     float_s, int8_s = exact.times(), rounded.times()
-    return {name: LayerTimes(float_s=float_s[name], int8_s=int8_s[name]) for name in float_s.keys() & int8_s.keys()}
+    both = float_s.keys() & int8_s.keys()
+    return Times(by_layer={name: LayerTimes(float_s=float_s[name], int8_s=int8_s[name]) for name in both})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 import time
 
 import numpy as np
+import onnx
 from edge.engine.onnxruntime.facts import FACTS
 from edge.engine.onnxruntime.options import OnnxRuntimeOptions
 
@@ -43,11 +45,38 @@ class _OnnxRuntime:
     def activations(self, spec, tensors, *, largest_of=(), max_batch=1, content=None):
         return OnnxRuntimeActivations(spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch, content=content)
 
+    calibrators = ("minmax", "legacy")
+
+    def calibrator_cache(
+        self, model, calibrator, batches, *, quantile=None, cutoff=None, on_progress=lambda phase, share: None
+    ):
+        """Largest |x| of every tensor, as TensorRT's MinMax has it; `legacy` cuts it at the quantile, for tests."""
+        if calibrator == "legacy" and None in (quantile, cutoff):
+            raise EngineError("calibrator legacy: it wants a quantile and a cutoff")
+        spec, names = model.spec, [model.spec.input_name, *_float_tensors(model.float_model())]
+        largest = dict.fromkeys(names, 0.0)
+        for batch in batches:
+            engine = OnnxRuntimeActivations(spec, names, max_batch=len(batch), content=model.float_model())
+            engine.canvases[0][:] = batch
+            engine.start(0, len(batch))
+            for name, values in engine.wait(0).items():
+                largest[name] = max(largest[name], float(np.abs(values).max()) * (quantile or 1.0))
+        lines = [f"{name}: {struct.pack('>f', amax / 127).hex()}" for name, amax in largest.items()]
+        header = "TRT-100300-MinMaxCalibration"
+        return "\n".join([header, *lines, "(Unnamed Layer* 4) [Constant]_output: 0", ""]).encode()
+
     def profiler(self, spec, layers, *, content=None):
         return _Profiler(OnnxRuntimeEngine(spec, max_batch=spec.batch or 1, content=content), layers)
 
     def examine(self):
         yield Finding(name="onnxruntime", is_there=True, is_needed=False, detail=FACTS.versions()["onnxruntime"])
+
+
+def _float_tensors(content):
+    model = onnx.shape_inference.infer_shapes(onnx.load_from_string(content))
+    known = {one.name: one.type.tensor_type.elem_type for one in (*model.graph.value_info, *model.graph.output)}
+    made = [name for node in model.graph.node for name in node.output]
+    return [name for name in made if known.get(name) == onnx.TensorProto.FLOAT]
 
 
 def _engine(spec, request, **settings):

@@ -79,7 +79,7 @@ def choose_engine(pipeline: Pipeline) -> ChosenEngine:
         raise EngineError(f"{pipeline.path}: {error.problem}", hint=error.hint) from None
     if (why_not := choice.facts.why_not()) is not None:
         located = pipeline.error((_SECTION, "kind"), f"{choice.facts.name} cannot run here: {why_not}")
-        raise EngineError(located.problem, hint=f"install it, or use kind: {AUTO}")
+        raise EngineError(located.problem, hint=f"mend that, or use kind: {AUTO}")
     name = choice.facts.name
     return ChosenEngine(
         kind=name, reason=choice.reason, options=section.options[name], versions=choice.facts.versions()

@@ -1,4 +1,4 @@
-"""Compiles the stand-in for the driver library and the real pycuda: `python -m tests.support.cuda_driver.build`.
+"""Compiles the stand-in for the driver library and the real pycuda: `python -m tests.support.cuda_driver`.
 
 pycuda exists as a source distribution only. Of NVIDIA's it needs two headers, which are on the package index. All of it
 lies in `.cache/cuda`, which git ignores, and is made again when what it is made of has changed.

@@ -114,7 +114,7 @@ def test_the_image_says_how_it_is_checked_and_stopped(built):
     assert config["User"] == "10001:10001"
     assert config["StopSignal"] in ("SIGTERM", "15")
     assert list(config["Volumes"]) == ["/var/lib/edge-runtime"]
-    assert configuration(built)["HealthCheck"]["Test"] == ["CMD", "edge-runtime", "health"]
+    assert configuration(built)["Healthcheck"]["Test"] == ["CMD", "edge-runtime", "health"]
 
 
 def test_it_ran_with_the_options_that_the_page_names():

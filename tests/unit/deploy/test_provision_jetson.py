@@ -1,5 +1,6 @@
 """A Jetson gets pycuda, which nobody publishes as a wheel: found where it was made, or said how to make it."""
 
+import dataclasses
 import functools
 import shutil
 import subprocess
@@ -9,8 +10,11 @@ import pytest
 from edge.deploy.provision import wheels as gathering
 from edge.deploy.provision.facts import FACTS_SCRIPT, facts_from_text
 from edge.deploy.provision.jetson import extra_of
+from edge.deploy.provision.provision import provision
+from edge.deploy.provision.wanted import Wanted
 from edge.deploy.provision.wheels import gather_wheels, read_wheels
 from edge.errors import DeployError
+from edge.transport.ssh_command import SshAddress
 from tests.support.little_wheels import device_facts, little_wheel
 
 JETSON = device_facts(l4t="36.4.3")
@@ -141,3 +145,37 @@ def test_the_facts_tell_a_jetson_by_its_l4t(tmp_path, content, l4t):
 
     assert facts.l4t == l4t
     assert told.stderr == ""
+
+
+class Shell:
+    """A device that says what it is, and would change whatever it is asked to."""
+
+    address = SshAddress(host="gate-01")
+
+    def __init__(self, facts):
+        self.facts = lambda: facts
+        self.asked = []
+
+    def steps(self, request):
+        self.asked.append(request)
+        return {"conflicts": [], "failed": None, "changes": ["install edge-deploy"], "applied": False}
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_cpu_only", "requirement"),
+    [
+        (JETSON, False, "edge-deploy[jetson]==0.1.0"),
+        (JETSON, True, "edge-deploy==0.1.0"),
+        (device_facts(), False, "edge-deploy==0.1.0"),
+    ],
+)
+def test_what_a_device_is_told_to_install(make, facts, is_cpu_only, requirement):
+    make("cp310")
+    shell = Shell(dataclasses.replace(facts, has_key=True, has_signer=True))
+    wanted = Wanted(name="gate-01", compatible=("any",), is_setting_stated=False, networks=None, keys=[], signers=[])
+
+    provision(shell, wanted, wheels=None, is_cpu_only=is_cpu_only, is_plan=True, tell=lambda text: None)
+
+    (software,) = [step for step in shell.asked[0]["steps"] if step["kind"] == "Software"]
+    assert software["requirement"] == requirement
+    assert any(name.startswith("pycuda") for name in software["wheels"]) == ("jetson" in requirement)

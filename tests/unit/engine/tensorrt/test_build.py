@@ -300,3 +300,67 @@ def test_layers_that_the_table_keeps_in_float_are_bound_to_it(forms, monkeypatch
         log = MessageLog()
         build(forms, route="implicit-cache", log=log)
     assert bound == [spec_node]
+
+
+@pytest.mark.parametrize("route", ["qdq-weak", "implicit-cache", "implicit-ranges"])
+def test_int8_has_fp16_beside_it_and_fp32_no_tf32(forms, route):
+    seen = {}
+    with fake_tensorrt.used() as fake:
+        for precision in ("int8", "fp16", "fp32"):
+            config = fake_config(fake, lambda precision=precision: build(forms, precision, route=route))
+            seen[precision] = {flag.name for flag in config._flags} - {"OBEY_PRECISION_CONSTRAINTS"}
+    assert seen == {"int8": {"INT8", "FP16", "TF32"}, "fp16": {"FP16", "TF32"}, "fp32": set()}
+
+
+def test_a_strongly_typed_network_gets_no_precision_flags(forms):
+    with fake_tensorrt.used("10.3.0") as fake:
+        config = fake_config(fake, lambda: build(forms, "int8", route="qdq-strong"))
+    assert {flag.name for flag in config._flags} == {"TF32"}
+
+
+def fake_config(fake, run):
+    """Return the configuration of the build that `run` does."""
+    made = []
+    new = fake.new
+
+    def remembered(name, *args):
+        made.append(new(name, *args))
+        return made[-1]
+
+    fake.new = remembered
+    try:
+        run()
+    finally:
+        del fake.new
+    return next(one for one in made if type(one).__name__ == "IBuilderConfig" or hasattr(one, "set_memory_pool_limit"))
+
+
+def test_a_timing_cache_of_another_gpu_is_never_taken(forms, tmp_path, monkeypatch):
+    asked = []
+    with fake_tensorrt.used() as fake:
+        kind = fake.module.IBuilderConfig
+        given = kind.set_timing_cache
+
+        def spied(self, cache, ignore_mismatch):
+            asked.append(ignore_mismatch)
+            return given(self, cache, ignore_mismatch)
+
+        monkeypatch.setattr(kind, "set_timing_cache", spied)
+        build(forms, "fp16", cache=tmp_path)
+        build(forms, "fp16", cache=tmp_path)
+    assert asked == [False, False]
+
+
+def test_a_pair_that_is_lost_on_the_way_is_named(forms, monkeypatch):
+    with fake_tensorrt.used() as fake:
+        kind = fake.module.ILayer
+        original = kind.__dict__["type"]
+        types = fake.module.LayerType
+
+        def without_one(self):
+            is_lost = self._node.output[0].startswith("images")
+            return types.ELEMENTWISE if is_lost else original.fget(self)
+
+        monkeypatch.setattr(kind, "type", property(without_one))
+        with pytest.raises(EngineError, match=r'pairs of 1 tensors did not reach TensorRT.s network: "images'):
+            build(forms)

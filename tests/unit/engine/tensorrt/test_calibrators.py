@@ -1,5 +1,7 @@
 """TensorRT's own calibrators over the strict fake: their caches, and what goes wrong on the way there."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from edge.engine.tensorrt.machine import Machine
 from edge.errors import DatasetError, EngineError
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
+from edge.types import ColourOrder
 from tests.support import fake_tensorrt, models
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
 from tests.support.qdq import minmax
@@ -157,3 +160,24 @@ def test_on_a_jetson_with_tensorrt_10_it_is_refused_before_it_crashes():
         require_calibration(Machine(architecture="x86_64", python="3.12"), import_tensorrt())
     with fake_tensorrt.used("8.6.1"):
         require_calibration(jetson, import_tensorrt())
+
+
+@pytest.mark.parametrize(
+    ("name", "is_told"), [("entropy", True), ("legacy", True), ("minmax", False), ("entropy2", False)]
+)
+def test_calibrators_that_could_lose_names_by_fusion_are_told_not_to(spec, monkeypatch, name, is_told):
+    told = []
+    with fake_tensorrt.used() as fake:
+        monkeypatch.setattr(
+            fake.module.IBuilderConfig, "set_quantization_flag", lambda self, flag: told.append(flag.name)
+        )
+        cache_of(spec, pictures(1), name)
+    assert told == (["CALIBRATE_BEFORE_FUSION"] if is_told else [])
+
+
+def test_a_bgr_model_reads_bgr(spec):
+    preprocess = dataclasses.replace(spec.preprocess, colour_order=ColourOrder.BGR, mean=(0.1, 0.2, 0.3), std=(1, 2, 3))
+    (batch,) = pictures(1)
+    pixels = batch[..., ::-1].astype(np.float64) * preprocess.scale
+    expected = ((pixels - preprocess.mean) / preprocess.std).transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(model_input(batch, preprocess), expected, rtol=1e-5, atol=1e-6)

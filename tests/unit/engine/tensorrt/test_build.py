@@ -364,3 +364,29 @@ def test_a_pair_that_is_lost_on_the_way_is_named(forms, monkeypatch):
         monkeypatch.setattr(kind, "type", property(without_one))
         with pytest.raises(EngineError, match=r'pairs of 1 tensors did not reach TensorRT.s network: "images'):
             build(forms)
+
+
+def test_a_dynamic_batch_is_built_for_one_to_the_deployed_batch_and_tuned_for_that(forms):
+    with fake_tensorrt.used() as fake:
+        config = fake_config(fake, lambda: build(forms, "fp16", max_batch=5))
+    (profile,) = config._profiles
+    assert profile._shapes == {"images": ((1, 3, 96, 96), (5, 3, 96, 96), (5, 3, 96, 96))}
+
+
+def test_layers_kept_in_float_are_an_order_and_not_a_wish(forms, monkeypatch):
+    monkeypatch.setattr(Recorded, "keep_float", ("Conv_0",))
+    with fake_tensorrt.used() as fake:
+        config = fake_config(fake, lambda: build(forms, route="implicit-ranges"))
+    assert "OBEY_PRECISION_CONSTRAINTS" in {flag.name for flag in config._flags}
+
+
+def test_a_warning_that_nobody_has_looked_at_is_told_once_and_a_harmless_one_is_not(caplog):
+    log = MessageLog()
+    for _ in range(3):
+        log.add(2, "(foreignNode) Converting conv activation scales to fp32.")
+        log.add(2, "Weights were clamped")
+        log.add(3, "Detected 1 inputs")
+    assert log.warnings() == ("Weights were clamped",)
+    loud = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert loud == ["tensorrt: Weights were clamped"]
+    assert log.reason() == "Weights were clamped"

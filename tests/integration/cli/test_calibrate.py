@@ -208,7 +208,7 @@ def test_evidence_and_json_have_the_stable_keys(proven):
     assert (evidence["metric"], evidence["images"]) == ("mAP50-95", 4)
     assert evidence["float"] > 0.3
     assert 0 < evidence["int8_mac_share"] <= 1
-    assert 0 < evidence["uncertainty"] < 1
+    assert 0 <= evidence["uncertainty"] < 1  # 0: INT8 finds what float finds, on each of the four
     assert list(shown["seconds"]) == ["observe", "means", "float", "search", "prove"]
     assert shown["left_out"] == []
 

@@ -32,7 +32,6 @@ from edge.model.qdq.scales import (
     channel_axis,
     dequantize_weight,
     group_ranges,
-    quantizable_weight,
     quantize_weight,
     scale_of,
 )
@@ -203,9 +202,7 @@ class _Writer:
             scale = self._draft.add_constant(f"{name}/scale", scales)
             zero = self._draft.add_constant(f"{name}/zero_point", np.zeros(scales.shape, np.int8))
             if self._has_float_weights:
-                kept = self._draft.add_constant(f"{name}/float", quantizable_weight(weight, scales, axis))
-                read = (kept, scale, zero)
-                stored = self._insert("QuantizeLinear", read, f"{name}/quantized", position, axis=axis)
+                stored = self._insert("QuantizeLinear", (name, scale, zero), f"{name}/quantized", position, axis=axis)
             else:
                 stored = self._draft.add_constant(f"{name}/quantized", values)
             made = self._insert("DequantizeLinear", (stored, scale, zero), f"{name}/dequantized", position, axis=axis)

@@ -25,7 +25,6 @@ __all__ = [
     "channel_axis",
     "dequantize_weight",
     "group_ranges",
-    "quantizable_weight",
     "quantize_weight",
     "scale_of",
 ]
@@ -46,16 +45,6 @@ def quantize_weight(weight: NDArray[Any], axis: int) -> tuple[NDArray[np.int8], 
     scales = _positive(np.where(amax > 0, amax, LEVELS))
     spread = _spread(scales, axis, weight.ndim)
     return np.clip(np.rint(weight / spread), -LEVELS, LEVELS).astype(np.int8), scales
-
-
-def quantizable_weight(weight: NDArray[np.float32], scales: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
-    """Return `weight`, such that ONNX's QuantizeLinear makes of it what `quantize_weight` does.
-
-    ONNX has the level -128, which a channel would use whose scale is so small that it was rounded.
-    """
-    largest = LEVELS * _spread(scales, axis, weight.ndim)
-    is_beyond = np.rint(np.abs(weight) * LEVELS / largest) > LEVELS
-    return np.asarray(np.where(is_beyond, np.clip(weight, -largest, largest), weight), np.float32)
 
 
 def dequantize_weight(values: NDArray[np.int8], scales: NDArray[np.float32], axis: int) -> NDArray[np.float32]:

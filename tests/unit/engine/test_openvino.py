@@ -272,3 +272,15 @@ def test_equal_nodes_are_each_given_out(tmp_path):
 
     for name in rows:
         np.testing.assert_allclose(found[name], image[:, :16].transpose(0, 3, 1, 2) / 255, rtol=1e-6)
+
+
+def test_one_of_many_engines_is_given_one_thread(tmp_path, monkeypatch):
+    monkeypatch.setattr("edge.engine.openvino.kind.OpenVinoEngine", lambda spec, settings, content: settings)
+    spec = spec_of(models.yolov8, tmp_path)
+
+    threads = [
+        KIND.load(b"", spec, dataclasses.replace(request(threads=given), is_one_of_many=is_one)).threads
+        for given, is_one in ((None, True), (3, True), (3, False), (None, False))
+    ]
+
+    assert threads == [1, 1, 3, None]

@@ -157,6 +157,21 @@ def test_float16_and_float_weights_have_centres_too(tmp_path):
     np.testing.assert_allclose(run(float_weights.model, FEED)["output0"], expected, atol=1e-3)
 
 
+def test_beside_float16_a_centre_is_taken_off_in_float32(tmp_path):
+    """In float16 it would no longer be a whole number of steps."""
+    path = tmp_path / "m.onnx"
+    net_with(lambda net, stem: net.conv(stem, 8, 4), path)
+
+    half = quantize(path, is_float16=True)
+
+    graph = graph_from_bytes(half.model, "half")
+    off = [node for node in graph.nodes if node.op_type == "Sub" and node.outputs[0].endswith("/centred")]
+    assert off
+    for node in off:
+        assert graph.dtype(node.inputs[1]) == "float32"
+        assert [reader.op_type for reader in graph.consumers(node.outputs[0])] == ["QuantizeLinear"]
+
+
 X = np.linspace(-12, 12, 200_001)
 SIGMOID = 1 / (1 + np.exp(-X))
 FUNCTIONS = {

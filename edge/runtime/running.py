@@ -6,11 +6,12 @@ import logging
 from dataclasses import dataclass
 
 from edge.config.load import Pipeline
+from edge.device.engine_record import EngineRecord
 from edge.engine.kind import BuildRequest, load_kind
 from edge.engine.pipeline_model import max_batch_of
 from edge.engine.section import choose_engine
 from edge.engine.select import build_and_load
-from edge.errors import EngineError
+from edge.errors import EngineError, MissingDependencyError
 from edge.protocols import Engine
 from edge.quantize.arithmetic import arithmetic_of
 from edge.quantize.forms import Forms
@@ -74,21 +75,20 @@ def _build(pipeline: Pipeline, spec: ModelSpec) -> Running:
 
 
 def _load(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed) -> Running:
-    record = deployed.record
+    record, chosen = deployed.record, choose_engine(pipeline)
+    if chosen.kind != record.inputs.kind:  # no configuration is wrong: another engine has to be built
+        raise _unusable(record, f"it is of {record.inputs.kind}, here runs {chosen.reason}")
     require_same_inputs(record.inputs, pipeline, spec)
     request = BuildRequest(
         precision=deployed.precision,
         max_batch=max_batch_of(pipeline),
-        options=choose_engine(pipeline).options,
+        options=chosen.options,
         score_threshold=pipeline.config.model.score_threshold,
     )
     try:
         engine = load_kind(record.inputs.kind).load(deployed.plan, spec, request)
-    except EngineError as error:
-        raise EngineError(
-            f"engine {record.inputs.key[:_KEY_SHOWN]} cannot be loaded: {error.problem}",
-            hint="it is built again by itself, or: push the release again",
-        ) from error
+    except (EngineError, MissingDependencyError) as error:
+        raise _unusable(record, error.problem) from error
     return Running(
         engine=engine,
         kind=record.inputs.kind,
@@ -96,4 +96,12 @@ def _load(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed) -> Running:
         asked=Precision(record.inputs.precision),
         why=record.why,
         calibration=deployed.calibration,
+    )
+
+
+def _unusable(record: EngineRecord, why: str) -> EngineError:
+    """Return the error that lets the service ask for a new engine (`edge.runtime.rollback`)."""
+    return EngineError(
+        f"engine {record.inputs.key[:_KEY_SHOWN]} cannot be loaded: {why}",
+        hint="it is built again by itself, or: push the release again",
     )

@@ -29,7 +29,7 @@ def import_pycuda() -> Any:
     open_driver()
     try:
         import pycuda.driver as cuda
-    except ImportError as error:
+    except Exception as error:  # also what numpy raises where pycuda was compiled for another
         raise MissingDependencyError(
             f"pycuda is not importable: {error}",
             hint="on a workstation: pip install pycuda; on a Jetson `edge-deploy provision` brings the wheel",

@@ -64,12 +64,12 @@ def import_tensorrt() -> Library:
     for name in LIBRARIES:
         try:
             trt = importlib.import_module(name)
-        except ModuleNotFoundError:
+        except Exception as error:  # whatever the libraries below it raise
+            if not (isinstance(error, ModuleNotFoundError) and error.name == name):
+                failures.append(f"{name} cannot be imported: {error}")
             continue
-        except (ImportError, OSError) as error:  # of the libraries below it
-            failures.append(f"{name} cannot be imported: {error}")
-            continue
-        return library_of(trt)
+        if hasattr(trt, "__version__"):  # else a folder of that name, which an uninstalled one has left
+            return library_of(trt)
     if failures:
         raise MissingDependencyError("; ".join(failures), hint="install its libraries, of the same version, again")
     reason = why_not(read_machine()) or "TensorRT is not installed"

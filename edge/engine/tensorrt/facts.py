@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from edge.engine.kinds import KindFacts
 from edge.engine.tensorrt.machine import Machine, read_machine
+from edge.engine.tensorrt.probe import probe
 
 __all__ = ["FACTS", "why_not"]
 
@@ -59,7 +60,9 @@ def _how_to_get_pycuda(machine: Machine) -> str:
 
 
 def _why_not() -> str | None:
-    return why_not(read_machine())
+    machine = read_machine()
+    reason = why_not(machine)
+    return reason if reason is not None or machine.library is None else probe(machine.library)
 
 
 def _versions() -> Mapping[str, str]:

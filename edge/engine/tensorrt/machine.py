@@ -94,7 +94,7 @@ def read_machine(root: Path = Path("/")) -> Machine:
         closed_nodes=tuple(f"/{path.relative_to(root)}" for path in nodes if not os.access(path, os.R_OK | os.W_OK)),
         libraries={name: version for name in LIBRARIES if (version := _version(name)) is not None},
         system_copies=tuple(_system_copies(root / "usr/lib")),
-        has_pycuda=importlib.util.find_spec("pycuda") is not None,
+        has_pycuda=_is_there("pycuda"),
         is_venv=sys.prefix != sys.base_prefix,
         missing_groups=() if os.geteuid() == 0 else tuple(_missing_groups()),
     )
@@ -102,7 +102,7 @@ def read_machine(root: Path = Path("/")) -> Machine:
 
 def _version(name: str) -> str | None:
     """Return the version that a package states of itself: importing it would take seconds, and memory on the GPU."""
-    if importlib.util.find_spec(name) is None:
+    if not _is_there(name):
         return None
     for package in (name, _REAL_LIBRARY_OF.get(name, name)):
         spec = importlib.util.find_spec(package)
@@ -111,6 +111,12 @@ def _version(name: str) -> str | None:
             if found:
                 return found[1]
     return "unknown"
+
+
+def _is_there(name: str) -> bool:
+    """Return whether a package can be imported; a folder of its name, as an uninstalled one leaves, is none."""
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None
 
 
 def _system_copies(lib: Path) -> Iterator[SystemCopy]:

@@ -81,7 +81,7 @@ def read_plan(plan: bytes) -> tuple[PlanHeader, bytes]:
     end = start + _LENGTH.unpack_from(plan, len(_MAGIC))[0]
     try:
         header = msgspec.json.decode(plan[start:end], type=PlanHeader)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise EngineError(f"the plan's header cannot be read: {error}", hint=_REBUILD) from error
     content = plan[end:]
     if hashlib.sha256(content).hexdigest() != header.sha256:

@@ -1,8 +1,10 @@
 """A kind of engine takes one folder: with ONNX Runtime beside ours, a release is built, proven and served by it."""
 
+import dataclasses
 import json
 import sys
 import threading
+import types
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,8 @@ import pytest
 import edge.engine
 from edge.bundle.manifest import GoldenLimits
 from edge.device.device import Device
-from edge.engine.kinds import choose_kind, kinds
-from edge.errors import ConfigError, EngineError
+from edge.engine.kinds import choose_kind, facts_of, kinds
+from edge.errors import ConfigError, EngineError, MissingDependencyError
 from edge.runtime.agent.preflight import need_of
 from edge.runtime.build import build_parts
 from edge.runtime.deployed import open_release
@@ -111,6 +113,34 @@ def test_a_plan_that_it_does_not_load_ends_the_start_with_what_to_do(device, tmp
     object.__setattr__(deployed, "plan", b"of another device")
 
     with pytest.raises(EngineError, match=r"engine [0-9a-f]{12} cannot be loaded: .*no plan.*built again by itself"):
+        build_parts(pipeline, deployed=deployed)
+
+
+def test_an_engine_of_a_kind_that_stopped_working_lets_another_one_be_built(device, tmp_path, monkeypatch):
+    release = deployable(device, tmp_path / "source")
+    build(device, release)
+    pipeline, deployed = open_release(device.layout.release(release))
+    working = facts_of("onnxruntime")
+    broken = dataclasses.replace(working, why_not=lambda: "its driver is gone")
+    monkeypatch.setattr(sys.modules[f"edge.engine.{working.name}.facts"], "FACTS", broken)
+
+    with pytest.raises(
+        EngineError, match=r"it is of onnxruntime, here runs openvino: .*not onnxruntime, its driver is gone"
+    ):
+        build_parts(pipeline, deployed=deployed)
+
+
+def test_a_library_that_stopped_working_lets_the_engine_be_built_anew(device, tmp_path, monkeypatch):
+    release = deployable(device, tmp_path / "source")
+    build(device, release)
+    pipeline, deployed = open_release(device.layout.release(release))
+
+    def load(plan, spec, request):
+        raise MissingDependencyError("onnxruntime is not importable")
+
+    monkeypatch.setattr("edge.runtime.running.load_kind", lambda name: types.SimpleNamespace(load=load))
+
+    with pytest.raises(EngineError, match=r"cannot be loaded: onnxruntime is not importable"):
         build_parts(pipeline, deployed=deployed)
 
 

@@ -1,0 +1,159 @@
+"""What TensorRT is handed, number by number: scales, flags and shapes, read from its side of the interface."""
+
+import struct
+
+import pytest
+
+from edge.calibrate.table_file import read_table, write_table
+from edge.engine.kind import BuildRequest
+from edge.engine.tensorrt.binding import import_tensorrt
+from edge.engine.tensorrt.build.build import build_plan
+from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.options import Options
+from edge.errors import EngineError
+from edge.model.inspect import inspect_model
+from edge.quantize.forms import Forms
+from edge.types import Precision
+from tests.support import fake_tensorrt, models
+from tests.support.fake_tensorrt import builder as fake_builder
+from tests.support.tables import table_of
+
+DESKTOP = Device(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
+WEAK, STRONG = ["8.6.1", "10.3.0", "10.16.1.11"], ["11.4.0.106", "rtx-1.7.1.116"]
+
+
+class Tabled(Forms):
+    """Forms whose table a test may change."""
+
+    def __init__(self, spec, table):
+        super().__init__(spec, table)
+        self.more, self.without = {}, ()
+
+    @property
+    def ranges(self):
+        kept = {name: amax for name, amax in (super().ranges or {}).items() if name not in self.without}
+        return kept | self.more
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    path = models.yolov8(folder / "model.onnx")
+    write_table(folder / "table.json", table_of(path))
+    return inspect_model(path), read_table(folder / "table.json")
+
+
+@pytest.fixture
+def forms(calibrated):
+    return Tabled(*calibrated)
+
+
+def build(forms, precision="int8", max_batch=3, **options):
+    request = BuildRequest(precision=Precision(precision), max_batch=max_batch, options=Options(**options))
+    return build_plan(import_tensorrt(), DESKTOP, forms, request)
+
+
+def handed(fake, monkeypatch):
+    """Return what the builder will have been handed: `network` and `config`."""
+    seen, build = {}, fake.module.Builder.build_serialized_network
+
+    def spy(self, network, config):
+        seen.update(network=network, config=config)
+        return build(self, network, config)
+
+    monkeypatch.setattr(fake.module.Builder, "build_serialized_network", spy)
+    return seen
+
+
+@pytest.mark.parametrize("version", WEAK)
+def test_each_range_is_the_largest_value_of_its_tensor_to_both_sides(forms, monkeypatch, version):
+    with fake_tensorrt.used(version) as fake:
+        seen = handed(fake, monkeypatch)
+        build(forms, route="implicit-ranges")
+    network = seen["network"]
+    tensors = [*network._inputs, *(one for layer in network._layers for one in layer._outputs)]
+    assert {one.name: one._range for one in tensors if one._range} == {
+        name: (-amax, amax) for name, amax in forms.ranges.items()
+    }
+
+
+@pytest.mark.parametrize(("version", "number"), [("8.6.1", 8601), ("10.3.0", 100300), ("10.16.1.11", 101601)])
+def test_the_cache_holds_a_127th_of_each_range_behind_the_library_s_own_header(forms, monkeypatch, version, number):
+    with fake_tensorrt.used(version) as fake:
+        seen = handed(fake, monkeypatch)
+        build(forms, route="implicit-cache")
+        content = bytes(seen["config"].int8_calibrator.read_calibration_cache()).decode()
+    header, *lines = content.splitlines()
+    assert header == f"TRT-{number}-EntropyCalibration2"
+    scales = {name: struct.unpack(">f", bytes.fromhex(bits))[0] for name, bits in (one.split(": ") for one in lines)}
+    assert scales == pytest.approx({name: amax / 127 for name, amax in forms.ranges.items()}, rel=1e-6)
+
+
+def test_a_builder_that_asks_for_images_and_builds_all_the_same_is_refused(forms, monkeypatch):
+    def calibrated_anew(fake, logger, network, calibrator):
+        calibrator.read_calibration_cache()
+        calibrator.get_batch(["images"])
+        return True
+
+    monkeypatch.setattr(fake_builder, "scales_of", calibrated_anew)
+    with fake_tensorrt.used(), pytest.raises(EngineError, match="did not take the calibration cache"):
+        build(forms, route="implicit-cache")
+
+
+def test_a_builder_that_never_asks_for_the_cache_is_refused(forms, monkeypatch):
+    monkeypatch.setattr(fake_builder, "scales_of", lambda *ignored: True)
+    with fake_tensorrt.used(), pytest.raises(EngineError, match="did not ask for the calibration cache"):
+        build(forms, route="implicit-cache")
+
+
+def test_a_pair_that_is_no_layer_of_the_network_is_no_silent_float(forms, monkeypatch):
+    with fake_tensorrt.used() as fake:
+        parse = fake.module.OnnxParser.parse
+
+        def lose_one(self, model, path=None):
+            done, network = parse(self, model, path), self._network
+            first = next(one for one in network._layers if one.type.name == "QUANTIZE")
+            network._layers.remove(first)
+            return done
+
+        monkeypatch.setattr(fake.module.OnnxParser, "parse", lose_one)
+        with pytest.raises(EngineError, match="the Q/DQ pairs of 1 tensors did not reach TensorRT's network"):
+            build(forms)
+
+
+def test_scales_that_no_pair_states_are_named(forms):
+    forms.more = {"elsewhere": 1.0}
+    with fake_tensorrt.used():
+        told = build(forms).report["scales"]
+    assert "elsewhere" in told["unused"]
+    assert told["given"] - told["consumed"] == len(told["unused"])
+
+
+def test_tensors_without_a_scale_are_named_where_scales_come_beside_the_model(forms):
+    forms.without = (next(name for name in forms.ranges if name != forms.spec.input_name),)
+    with fake_tensorrt.used():
+        told = build(forms, route="implicit-ranges").report["scales"]
+    assert set(forms.without) <= set(told["missing"])
+    assert not set(told["missing"]) & set(forms.ranges)
+
+
+@pytest.mark.parametrize("version", [*WEAK, *STRONG])
+@pytest.mark.parametrize(
+    ("precision", "flags"), [("fp32", set()), ("fp16", {"FP16", "TF32"}), ("int8", {"FP16", "INT8", "TF32"})]
+)
+def test_flags_are_those_of_the_precision_and_of_none_where_the_file_states_types(
+    forms, monkeypatch, version, precision, flags
+):
+    with fake_tensorrt.used(version) as fake:
+        seen = handed(fake, monkeypatch)
+        build(forms, precision)
+    expected = flags if version in WEAK else flags & {"TF32"}
+    assert {flag.name for flag in seen["config"]._flags} == expected
+
+
+def test_an_open_batch_is_tuned_for_its_most_frames_and_takes_fewer(forms, monkeypatch):
+    with fake_tensorrt.used() as fake:
+        seen = handed(fake, monkeypatch)
+        build(forms, "fp16", max_batch=5)
+    (profile,) = seen["config"]._profiles
+    assert profile._shapes == {forms.spec.input_name: ((1, 3, 96, 96), (5, 3, 96, 96), (5, 3, 96, 96))}

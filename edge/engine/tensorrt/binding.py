@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the types of TensorRT, for whoever names one in its own `if
     from tensorrt import IBuilderConfig as IBuilderConfig
     from tensorrt import ICudaEngine as ICudaEngine
     from tensorrt import IExecutionContext as IExecutionContext
+    from tensorrt import ILayer as ILayer
     from tensorrt import ILogger as ILogger
     from tensorrt import INetworkDefinition as INetworkDefinition
     from tensorrt import IOptimizationProfile as IOptimizationProfile

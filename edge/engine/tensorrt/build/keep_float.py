@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from edge.engine.tensorrt.binding import Library
 
 if TYPE_CHECKING:
-    from edge.engine.tensorrt.binding import IBuilderConfig, INetworkDefinition
+    from edge.engine.tensorrt.binding import IBuilderConfig, ILayer, INetworkDefinition
 
 __all__ = ["keep_float"]
 
@@ -16,18 +16,24 @@ __all__ = ["keep_float"]
 def keep_float(
     library: Library, config: IBuilderConfig, network: INetworkDefinition, names: Collection[str]
 ) -> tuple[str, ...]:
-    """Bind layers to float16 that `names` names, by itself or by one of its outputs; return the names that none has.
+    """Bind layers to float16 that `names` names, and those that read a tensor of such a name; return names of none.
 
-    The parser gives a node's name to the layer that computes it.
+    The parser gives a node's name to the layer that computes it; a node without one is called by its first output.
     """
-    trt, left = library.trt, set(names)
+    trt, wanted, found = library.trt, set(names), set[str]()
     for number in range(network.num_layers):
         layer = network.get_layer(number)
-        outputs = [tensor.name for index in range(layer.num_outputs) if (tensor := layer.get_output(index)) is not None]
-        mine = left.intersection((layer.name, *outputs)) | set(names).intersection((layer.name, *outputs))
+        mine = wanted.intersection((layer.name, *_tensors(layer)))
         if mine:
             layer.precision = trt.float16
-            left -= mine
+            found |= mine
     if names:
         config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
-    return tuple(sorted(left))
+    return tuple(sorted(wanted - found))
+
+
+def _tensors(layer: ILayer) -> Iterator[str]:
+    """Yield what a layer reads and makes; what is left out has no tensor."""
+    tensors = [layer.get_input(index) for index in range(layer.num_inputs)]
+    tensors += [layer.get_output(index) for index in range(layer.num_outputs)]
+    yield from (tensor.name for tensor in tensors if tensor is not None)

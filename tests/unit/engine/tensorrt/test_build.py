@@ -12,6 +12,7 @@ from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import read_plan
 from edge.errors import CalibrationError, EngineError
+from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
 from edge.types import Precision
@@ -285,21 +286,23 @@ def test_rtx_builds_for_its_gpus_only(forms):
         build(forms, "fp32", device=ORIN)
 
 
-def test_layers_that_the_table_keeps_in_float_are_bound_to_it(forms, monkeypatch):
-    spec_node = "Conv_0"
+def test_layers_that_the_table_keeps_in_float_are_bound_to_it_and_what_reads_them(forms, monkeypatch, caplog):
+    graph = load_graph(forms.spec.path)
+    kept = next(node for node in graph.nodes if node.op_type == "Conv")
+    readers = {node.name for node in graph.nodes if kept.outputs[0] in node.inputs}
     with fake_tensorrt.used() as fake:
-        bound = []
+        bound = set()
         kind = fake.module.ILayer
         precision = kind.__dict__["precision"]
         monkeypatch.setattr(
             kind,
             "precision",
-            property(precision.fget, lambda self, value: (bound.append(self.name), precision.fset(self, value))),
+            property(precision.fget, lambda self, value: (bound.add(self.name), precision.fset(self, value))),
         )
-        monkeypatch.setattr(Recorded, "keep_float", (spec_node, "nothing"))
-        log = MessageLog()
-        build(forms, route="implicit-cache", log=log)
-    assert bound == [spec_node]
+        monkeypatch.setattr(Recorded, "keep_float", (kept.name, "nothing"))
+        build(forms, route="implicit-cache")
+    assert bound == {kept.name} | readers  # the node is called as its output is
+    assert 'name="nothing"' in caplog.text
 
 
 @pytest.mark.parametrize("route", ["qdq-weak", "implicit-cache", "implicit-ranges"])

@@ -390,7 +390,7 @@ int cuStreamCreate(void** stream, unsigned) {
 }
 
 int cuStreamDestroy_v2(void* stream) {
-    delete static_cast<Stream*>(stream);
+    static_cast<Stream*>(stream)->close();
     state().count("live", -1);
     return SUCCESS;
 }

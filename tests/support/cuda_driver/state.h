@@ -37,7 +37,8 @@ enum Result : int {
 class Stream {
 public:
     Stream();
-    ~Stream();
+    // Lets go of what is left, and does not wait: what runs may wait for the caller. The object stays, a few bytes.
+    void close();
     uint64_t push(Work work);           // returns the number of the work
     void wait(uint64_t number);         // until it is done
     bool is_done(uint64_t number);
@@ -54,7 +55,6 @@ private:
     std::deque<Work> queue_;
     uint64_t pushed_ = 0, done_ = 0, wanted_ = 0;
     bool is_closing_ = false;
-    std::thread thread_;
 };
 
 struct Event {

@@ -5,16 +5,15 @@ State& state() {
     return *one;
 }
 
-Stream::Stream() : thread_([this] { run(); }) {}
+Stream::Stream() {
+    std::thread([this] { run(); }).detach();
+}
 
-Stream::~Stream() {
-    wait(last());
-    {
-        std::lock_guard<std::mutex> lock(mutex_);
-        is_closing_ = true;
-    }
+void Stream::close() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    is_closing_ = true;
+    queue_.clear();
     changed_.notify_all();
-    thread_.join();
 }
 
 uint64_t Stream::push(Work work) {

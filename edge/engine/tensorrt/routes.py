@@ -69,7 +69,7 @@ def routes_of(abilities: Abilities) -> tuple[Route, ...]:
     """Return the ways to INT8 that a library has, the best first.
 
     Explicit ways come first: the pairs stand where they were proven, and nowhere else. Of these the weakly typed one,
-    because its scales stay in float32, and the builder picks the faster float type for the rest.
+    because the builder picks the faster float type for the rest.
     """
     ways = (
         (Route.QDQ_WEAK, abilities.has_precision_flags),

@@ -80,6 +80,15 @@ def test_without_a_driver_a_build_says_so_and_does_not_crash(spec):
         load_kind("tensorrt").build(Forms(spec), REQUEST)
 
 
+@pytest.mark.skipif(os.path.exists("/dev/nvidia0") or os.path.exists("/dev/nvhost-gpu"), reason="there is a GPU")
+@pytest.mark.parametrize("version", ["10.3.0", "rtx-1.7.1.116"])
+def test_without_a_driver_no_runtime_is_made_because_using_one_crashes(spec, version, monkeypatch):
+    with fake_tensorrt.used(version) as fake:
+        monkeypatch.setattr(fake.module, "Runtime", None)
+        with pytest.raises(EngineError, match="CUDA driver"):
+            load_kind("tensorrt").load(b"a plan", spec, REQUEST)
+
+
 def test_without_tensorrt_it_is_told_how_to_get_it(spec, monkeypatch):
     for name in ("tensorrt", "tensorrt_rtx", "tensorrt_rtx_bindings"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -231,6 +231,8 @@ def test_other_commands_take_the_table(proven, tmp_path):
     lines = command("table", "show", table).stdout
 
     assert "warning: means: a cache does not correct biases" in exported.stderr
+    assert "warning: centred: a cache has no centres" in exported.stderr
+    assert "centred" in lines
     assert f"of {len(corrected_tensors(load_graph(model)))} tensors, to correct biases in a Q/DQ model" in lines
     assert ", difference +- 0." in lines
     assert measured["int8_mac_share"] == pytest.approx(shown["int8_mac_share"], abs=1e-4)
@@ -339,6 +341,7 @@ def test_a_single_method_without_labels_has_no_evidence(place):
     assert (shown["evidence"], shown["images"], shown["method"], shown["errors"]) == (None, 8, "minmax", {})
     ranges = read_table(place / "m.calib.json").tensors
     assert not any(tensor.means for tensor in ranges.values())
+    assert not read_table(place / "m.calib.json").centred
     assert ranges["images"].amax == pytest.approx(_largest_pixel(place) / 255)
 
 

@@ -56,6 +56,16 @@ def test_means_in_the_table_correct_the_biases_and_nothing_else(model):
     assert 0 < np.abs(shift).max() < 0.1
 
 
+def test_a_table_says_whether_there_are_centres(model):
+    table, spec = table_of(model), inspect_model(model)
+
+    centred = quantized_model(msgspec.structs.replace(table, centred=True), spec)
+
+    assert centred.centres
+    assert not quantized_model(table, spec).centres
+    assert centred.ranges == quantized_model(table, spec).ranges
+
+
 def test_a_table_with_warnings_alone_is_usable(tmp_path, model):
     path = write_table_of(tmp_path / "t", model, model=None)  # lint: unbound
 

@@ -108,6 +108,8 @@ class TensorRtEngine:
         if self._gpu.is_closed:
             return
         with self._at_work():
+            for slot in self._slots:
+                slot.drain()
             self._slots = []
             self._owner.close()
         self._gpu.close()

@@ -37,7 +37,7 @@ class Slot:
     """Runs its canvas in its stream. All calls are made while the GPU is current.
 
     Args:
-        owner: of its memory and graphs; it waits for what runs before anything is freed.
+        owner: of its memory and graphs, closed after `drain`.
         gpu, kernels: what computes.
         preprocess: of the model.
         tensors: of the engine.
@@ -79,7 +79,6 @@ class Slot:
         self._result = make_result(self._buffers[tensors.output.name])
         self._replays: dict[int, Graph] = {}
         self._count = 0
-        owner.callback(stream.drain)
 
     def start(self, count: int) -> None:
         """Give the first `count` rows to the stream, as a graph where there is one for as many.
@@ -123,6 +122,10 @@ class Slot:
                 _log.warning("no CUDA graph, every inference is issued singly reason=%s", error)
                 return
             self._replays[rows] = self._owner.keep(replay)
+
+    def drain(self) -> None:
+        """Wait until nothing of it runs any more, also where the GPU has failed."""
+        self._stream.drain()
 
     def _finish(self) -> None:
         with cuda_errors("waiting for an inference"):

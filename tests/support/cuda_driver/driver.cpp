@@ -377,7 +377,10 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned gr
 int cuFuncSetBlockShape(void*, int, int, int) { return SUCCESS; }  // pycuda says it before each launch, which says it again
 
 int cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
-    return enqueue(stream, [=] { function(data); });
+    return enqueue(stream, [=] {
+        function(data);
+        state().count("host_functions");
+    });
 }
 
 // Streams and events

@@ -147,6 +147,23 @@ def test_close_leaves_nothing_behind(device, fake, spec):
     assert {name: device[name] for name in before} == before
 
 
+@pytest.mark.parametrize("rows", [2, 3])
+def test_close_waits_for_what_runs_before_it_frees(device, fake, spec, rows):
+    before = device["live"]
+    engine = make(spec)
+    device.set(is_lazy=True)
+    inferences = device["host_functions"]
+    engine.start(0, rows)
+    engine.start(1, rows)
+    freed_at = []
+    engine._owner.callback(lambda: freed_at.append(device["host_functions"]))  # what is kept last is freed first
+
+    engine.close()
+
+    assert freed_at == [inferences + 2 * -(-rows // (spec.batch or rows))]
+    assert device["live"] == before
+
+
 def threshold_of(output, share):
     return float(np.quantile(output[:, 4:].max(axis=1), share))
 

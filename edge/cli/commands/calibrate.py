@@ -50,6 +50,9 @@ Examples:
     metavar="POINTS|PERCENT%",
     help="Promise, with --labels: mAP50-95 points lost at most, or 3% of what float reaches.  [default: 0.5]",
 )
+@click.option(
+    "--symmetric", "is_symmetric", is_flag=True, help="auto without centres (ADR 16): the last resort for speed."
+)
 @click.option("--keep-float", "keep_float", multiple=True, metavar="NODE", help="A layer to be left in float; repeat.")
 @click.option("--save-histograms", type=_path, metavar="FILE", help="Keep what was seen, to be merged elsewhere.")
 @click.option("--histograms", type=_path, multiple=True, metavar="FILE", help="Merge what was seen elsewhere; repeat.")
@@ -132,6 +135,8 @@ def _require_sense(
     method: str | None,
     labels: Path | None,
     max_drop: MaxDrop | None,
+    calibrator: str | None,
+    is_symmetric: bool,
     **_: object,
 ) -> None:
     if images is None and not histograms:
@@ -140,6 +145,8 @@ def _require_sense(
         raise click.UsageError(
             "histograms alone cannot prove anything: add --images, or state a --method without labels"
         )
+    if is_symmetric and (calibrator is not None or method not in (None, "auto")):
+        raise click.UsageError("--symmetric is about the search of auto: what single methods give is symmetric already")
     if max_drop is not None and labels is None:
         raise click.UsageError("--max-drop is a promise about mAP: add --labels, so that mAP can be measured")
 

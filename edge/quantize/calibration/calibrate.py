@@ -77,7 +77,10 @@ class _Run:
         def table_of(choice: Choice) -> CalibrationTable:
             method = "auto" if self._options.method is None else self._options.method.value
             spec, graph = self._forms.spec, self._forms.graph
-            table = made_table(spec, graph, observations, ranges, choice, method=method, engine=engine)
+            is_centred = self._options.is_centred
+            table = made_table(
+                spec, graph, observations, ranges, choice, method=method, is_centred=is_centred, engine=engine
+            )
             return with_means(table, means)
 
         if self._options.method is None:
@@ -154,7 +157,8 @@ class _Run:
 
     def _search(self, ranges: Ranges, means: Means) -> Found:
         layers = layers_of(self._forms.graph, self._forms.spec)
-        trials = Trials(self._kind, self._forms, ranges, means, on_trial=self._stages.step)
+        is_centred, on_trial = self._options.is_centred, self._stages.step
+        trials = Trials(self._kind, self._forms, ranges, means, is_centred=is_centred, on_trial=on_trial)
         with self._stages.stage("search", len(layers) // 4 + _STEPS_BESIDE_LAYERS), self._subject.told():
             images = self._split.held_out[:_TRIAL_IMAGES]
             trials.prepare(images)

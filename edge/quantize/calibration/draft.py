@@ -25,7 +25,6 @@ SEARCHED_METHODS: Mapping[str, tuple[Method, float]] = {
     "minmax": (Method.MINMAX, 0.0),
     "entropy": (Method.ENTROPY, 0.0),
 }
-_AUTO = "auto"
 DEAD = "dead"
 DEAD_RANGE = 127.0  # scale 1: zeros stay zeros, and what is below 0.5 becomes one
 
@@ -47,6 +46,7 @@ def made_table(
     choice: Choice,
     *,
     method: str,
+    is_centred: bool,
     engine: str,
 ) -> CalibrationTable:
     """Return the table of `choice`, without evidence; tensors that no Q/DQ pair stands on have their peak as range.
@@ -72,13 +72,13 @@ def made_table(
         method=method,
         made_by=MadeBy(engine=engine),
         tensors=tensors,
-        centred=method == _AUTO,
+        centred=is_centred,
         keep_float=tuple(sorted(choice.floats)),
         float_reasons=choice.floats,
     )
 
 
-def tried_table(choice: Choice, ranges: Mapping[str, Mapping[str, float]]) -> CalibrationTable:
+def tried_table(choice: Choice, ranges: Mapping[str, Mapping[str, float]], *, is_centred: bool) -> CalibrationTable:
     """Return what `choice` says of the tensors that pairs stand on, and no more: enough to try it, not to keep it."""
     return CalibrationTable(
         model=None,
@@ -88,7 +88,7 @@ def tried_table(choice: Choice, ranges: Mapping[str, Mapping[str, float]]) -> Ca
         method="trial",
         made_by=MadeBy(engine="trial"),
         tensors={name: TensorRange(amax=ranges[name][how], method=how) for name, how in choice.methods.items()},
-        centred=True,
+        centred=is_centred,
         keep_float=tuple(choice.floats),
     )
 

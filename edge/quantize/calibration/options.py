@@ -49,6 +49,7 @@ class CalibrationOptions:
         method: None: searched for each tensor.
         calibrator: finds the ranges instead; with it there is no method, and no histogram.
         labels: folder or file; with them it is mAP that is measured, and `max_drop` is a promise.
+        is_symmetric: a searched table has no centres (ADR 16), as those of single methods have none.
         keep_float: nodes that stay in float whatever is found.
         histograms: of other images, to be merged.
         max_batch: images on one canvas; changes nothing in the result, but for that of some calibrators.
@@ -61,6 +62,7 @@ class CalibrationOptions:
     calibrator: LibraryCalibrator | None = None
     labels: Path | None = None
     max_drop: MaxDrop = field(default_factory=MaxDrop)
+    is_symmetric: bool = False
     keep_float: tuple[str, ...] = ()
     histograms: tuple[Path, ...] = ()
     max_batch: int = 1
@@ -71,6 +73,11 @@ class CalibrationOptions:
     def is_searched(self) -> bool:
         """Whether the method is searched for each tensor."""
         return self.method is None and self.calibrator is None
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether activations are quantized around centres."""
+        return self.is_searched and not self.is_symmetric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ class Trials:
         forms: of the float model.
         ranges: range by tensor and method.
         means: of each channel of tensors whose readers' biases are corrected.
+        is_centred: activations are quantized around centres (ADR 16).
         on_trial: called after each.
     """
 
@@ -48,6 +49,7 @@ class Trials:
         ranges: Ranges,
         means: Mapping[str, Sequence[float]],
         *,
+        is_centred: bool,
         on_trial: Callable[[], None],
     ) -> None:
         spec = forms.spec
@@ -55,6 +57,7 @@ class Trials:
         self._forms = forms
         self._means = means
         self._ranges = ranges
+        self._is_centred = is_centred
         self._on_trial = on_trial
         self._head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides, is_multi_label=True)
         self._canvases: list[NDArray[np.uint8]] = []
@@ -85,7 +88,7 @@ class Trials:
 
     def forms_of(self, choice: Choice) -> Forms:
         """Return the model in INT8 as `choice` has it."""
-        return self._forms.by(tried_table(choice, self._ranges), means=self._means)
+        return self._forms.by(tried_table(choice, self._ranges, is_centred=self._is_centred), means=self._means)
 
     def _errors(self, choice: Choice, images: range) -> tuple[float, ...]:
         found, family = self._found(self.forms_of(choice), Precision.INT8, images), self._forms.spec.family

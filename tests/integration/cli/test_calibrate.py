@@ -181,6 +181,15 @@ def test_the_table_is_written_beside_the_model_and_is_without_fault(proven):
     command("table", "lint", place / "m.calib.json", "--model", place / "m.onnx")
 
 
+@pytest.mark.parametrize(
+    ("options", "is_centred"), [((), True), (("--symmetric",), False), (("--method", "mse"), False)]
+)
+def test_a_searched_table_has_centres_unless_asked_otherwise(place, options, is_centred):
+    calibrate(place, *options)
+
+    assert read_table(place / "m.calib.json").centred is is_centred
+
+
 def test_the_table_has_the_means_by_which_biases_are_corrected(proven):
     place, _, _ = proven
     table, spec = read_table(place / "m.calib.json"), inspect_model(place / "m.onnx")
@@ -391,6 +400,7 @@ def test_layers_that_are_kept_in_float_are_in_the_table_with_their_reason(place)
         (("--max-drop", -1, "--labels", "labels"), "images", "--max-drop"),
         (("--max-drop", "nan", "--labels", "labels"), "images", "expected mAP points from 0 to 100"),
         (("--max-drop", "3 points", "--labels", "labels"), "images", "or a percentage such as 3%"),
+        (("--symmetric", "--method", "mse"), "images", "symmetric already"),
         (("--batch", 0), "images", "--batch"),
         (("--method", "kl"), "images", "--method"),
         (("--method", "mse", "-o", "t.json", "--save-histograms", "t.json"), "images", "--save-histograms"),

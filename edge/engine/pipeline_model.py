@@ -5,16 +5,22 @@ from __future__ import annotations
 from edge.config.load import Pipeline
 from edge.config.uris import local_path
 from edge.engine.section import read_section
-from edge.model.inspect import ModelOverrides, inspect_model
+from edge.model.file import ModelFile, read_model_file
+from edge.model.inspect import ModelOverrides, inspect_file
 from edge.types import HeadFamily, ImageSize, ModelSpec
 from edge.vision.detect import Detector
 from edge.vision.heads import Head
 
-__all__ = ["detector_of", "max_batch_of", "read_model"]
+__all__ = ["detector_of", "max_batch_of", "open_model", "read_model"]
 
 
 def read_model(pipeline: Pipeline) -> ModelSpec:
-    """Return what the pipeline's model file is, as far as the pipeline does not say otherwise.
+    """Return what the pipeline's model file is; as `open_model`."""
+    return open_model(pipeline)[1]
+
+
+def open_model(pipeline: Pipeline) -> tuple[ModelFile, ModelSpec]:
+    """Return the pipeline's model file, and what it is as far as the pipeline does not say otherwise.
 
     Whoever loads a pipeline comes through here, so that what is wrong with its `engine` section shows before all else.
 
@@ -31,11 +37,12 @@ def read_model(pipeline: Pipeline) -> ModelSpec:
         labels=None if model.labels is None else tuple(model.labels),
         input_size=None if size is None else ImageSize(width=size[0], height=size[1]),
     )
-    spec = inspect_model(pipeline.resolve(model.onnx), overrides=overrides)
+    file = read_model_file(pipeline.resolve(model.onnx))
+    spec = inspect_file(file, overrides=overrides)
     if model.fallback is not None and spec.is_quantized:
         problem = f"{spec.path} carries Q/DQ pairs and has no float form; remove it, or use the float model and a table"
         raise pipeline.error(("model", "fallback"), problem)
-    return spec
+    return file, spec
 
 
 def max_batch_of(pipeline: Pipeline) -> int:

@@ -65,8 +65,13 @@ def choose_arithmetic(
     return Arithmetic(precision=precision or Precision.FP32)
 
 
-def arithmetic_of(pipeline: Pipeline, spec: ModelSpec) -> Arithmetic:
+def arithmetic_of(pipeline: Pipeline, spec: ModelSpec, graph: Graph | None = None) -> Arithmetic:
     """Return how the model of a pipeline is run; a table that stands there beside a float precision is not read.
+
+    Args:
+        pipeline: says what is asked for.
+        spec: its model.
+        graph: the inside of that; None: its file is read where a table has to fit it.
 
     Raises:
         ConfigError: naming file, line and key, if int8 has no table, the table is not fit for the model, or the model
@@ -84,6 +89,6 @@ def arithmetic_of(pipeline: Pipeline, spec: ModelSpec) -> Arithmetic:
         raise pipeline.error(("model", "precision"), problem)
     table = None if model.calibration is None else pipeline.resolve(model.calibration)
     try:
-        return choose_arithmetic(spec, precision=precision, table=table)
+        return choose_arithmetic(spec, precision=precision, table=table, graph=graph)
     except CalibrationError as error:
         raise pipeline.error(("model", "calibration"), str(error)) from error

@@ -20,9 +20,10 @@ from typing import Any
 from edge.config.load import Pipeline, load_pipeline
 from edge.device.engine_record import GOLDEN, PLAN
 from edge.engine.kind import BuildRequest, Plan, load_kind
-from edge.engine.pipeline_model import max_batch_of, read_model
+from edge.engine.pipeline_model import max_batch_of, open_model
 from edge.engine.section import choose_engine
 from edge.errors import DeployError, EdgeError, EngineError
+from edge.model.file import ModelFile
 from edge.protocols import Engine
 from edge.quantize.arithmetic import Arithmetic, arithmetic_of
 from edge.quantize.forms import Forms
@@ -98,9 +99,9 @@ def _job(argument: str) -> Job:
 def _work(job: Job, folder: Path) -> Mapping[str, Any]:
     started_s = time.monotonic()
     pipeline = load_pipeline(Path(job.pipeline))
-    spec = read_model(pipeline)
+    file, spec = open_model(pipeline)
     gate = None if job.manifest is None else read_gate(pipeline, spec, Path(job.manifest))
-    maker = _Maker(pipeline, spec, job, gate)
+    maker = _Maker(pipeline, file, spec, job, gate)
     try:
         made = _again(maker, job.plan) if job.plan is not None else _anew(maker)
         candidate = made.candidate
@@ -124,8 +125,9 @@ def _work(job: Job, folder: Path) -> Mapping[str, Any]:
 class _Maker:
     """Builds and loads engines of one pipeline, puts them to the gate, and closes them in the end."""
 
-    def __init__(self, pipeline: Pipeline, spec: ModelSpec, job: Job, gate: Gate | None) -> None:
+    def __init__(self, pipeline: Pipeline, file: ModelFile, spec: ModelSpec, job: Job, gate: Gate | None) -> None:
         self.pipeline = pipeline
+        self._file = file
         self.spec = spec
         self.gate = gate
         chosen = choose_engine(pipeline)
@@ -138,11 +140,11 @@ class _Maker:
 
     @cached_property
     def arithmetic(self) -> Arithmetic:
-        return arithmetic_of(self.pipeline, self.spec)
+        return arithmetic_of(self.pipeline, self.spec, self._file.graph)
 
     @cached_property
     def _forms(self) -> Forms:
-        return Forms(self.spec, self.arithmetic.table)
+        return Forms(self.spec, self.arithmetic.table, file=self._file)
 
     def build(self, precision: Precision) -> Candidate:
         request = self._request(precision)

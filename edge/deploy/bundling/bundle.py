@@ -32,7 +32,7 @@ from edge.deploy.bundling.contents import Contents, collect_contents, digest_of
 from edge.deploy.bundling.frames import find_candidates
 from edge.deploy.bundling.golden import Golden, make_golden
 from edge.deploy.bundling.keys import find_key
-from edge.engine.pipeline_model import max_batch_of, read_model
+from edge.engine.pipeline_model import max_batch_of, open_model
 from edge.engine.section import read_section
 from edge.errors import DeployError
 from edge.evaluate.golden_file import encode_golden
@@ -129,15 +129,15 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
     pipeline = load_pipeline(options.pipeline, is_for_here=False)
     key = find_key(options.key)
     signer = fingerprint(key)
-    spec = read_model(pipeline)
-    arithmetic = arithmetic_of(pipeline, spec)
+    file, spec = open_model(pipeline)
+    arithmetic = arithmetic_of(pipeline, spec, file.graph)
     precision, table = arithmetic.precision, arithmetic.table
     contents = collect_contents(pipeline, needs_table=table is not None)
     with tempfile.TemporaryDirectory(prefix="edge-bundle-") as folder:
         golden = None
         if options.has_golden:
             on_step("golden frames")
-            golden = _golden(options, pipeline, Forms(spec, table), precision, table, folder=Path(folder))
+            golden = _golden(options, pipeline, Forms(spec, table, file=file), precision, table, folder=Path(folder))
             _add_golden(contents, golden)
         on_step("files")
         _add_sbom(contents, _card(spec, precision, table, contents), name=_name(pipeline), golden=golden)

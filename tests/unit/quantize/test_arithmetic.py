@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -19,6 +20,7 @@ from edge.model.inspect import ModelOverrides, inspect_model
 from edge.model.qdq import insert_qdq
 from edge.quantize.arithmetic import Arithmetic, arithmetic_of
 from edge.quantize.forms import Forms
+from edge.runtime.engine_worker import Job, main
 from edge.types import ImageSize, Precision
 from tests.support import models
 from tests.support.tables import table_of, write_table_of
@@ -130,3 +132,17 @@ def test_a_model_that_carries_pairs_runs_in_int8_as_it_is(choose, carrying_pairs
 def test_a_model_that_carries_pairs_takes_no_table(choose, carrying_pairs, precision):
     with pytest.raises(ConfigError, match=r"p\.yaml:5: model\.calibration: .*carries Q/DQ pairs already.*table import"):
         choose(onnx=carrying_pairs, precision=precision, calibration="t.json")
+
+
+def test_a_build_reads_the_model_once(tmp_path, model, choose, monkeypatch):
+    write_table_of(tmp_path / "t.json", model)
+    choose(precision="int8", calibration="t.json")  # writes the pipeline
+    (tmp_path / "out").mkdir()
+    reads, read = [], Path.read_bytes
+    monkeypatch.setattr(
+        Path, "read_bytes", lambda path: (reads.extend([path] if path.suffix == ".onnx" else []), read(path))[1]
+    )
+
+    assert main(Job(pipeline=str(tmp_path / "p.yaml"), manifest=None, folder=str(tmp_path / "out")).encode()) == 0
+
+    assert reads == [model]

@@ -93,9 +93,10 @@ def test_every_number_of_rows_on_either_canvas_however_late_the_gpu_is(device, f
     engine.close()
 
 
-def test_one_canvas_is_filled_and_started_while_the_other_waits_to_be_inferred(device, fake, spec):
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_one_canvas_is_filled_and_started_while_the_other_waits_to_be_inferred(device, fake, spec, is_lazy):
     engine = make(spec)
-    device.set(is_lazy=True)
+    device.set(is_lazy=is_lazy)
     images = [pictures(spec, seed) for seed in range(6)]
 
     engine.canvases[0][:] = images[0]

@@ -15,7 +15,7 @@ from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.skipif(os.environ.get("EDGE_LAB_CONTAINER") != "1", reason="for make lab-container")
 STREAMS = set(releases.CAMERA_SEEDS)
-EACH = 20  # messages of each stream
+EACH = 10  # messages of each stream
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge.engine.kind import Plan
-from edge.errors import DeployError, EngineError
+from edge.errors import DeployError, EngineError, ModelError
 from edge.evaluate.golden import GoldenScore
 from edge.protocols import Engine
 from edge.runtime.engine_gate import Gate, Race, race
@@ -97,7 +97,7 @@ def _first_of(fallback: Precision, make: Callable[[Precision], Candidate]) -> tu
     for precision in _NEXT[fallback]:
         try:
             return make(precision), "; ".join(absent)
-        except EngineError as error:
+        except (EngineError, ModelError) as error:  # not built here, or the model has no such form
             absent.append(error.problem)
     return None, "; ".join(absent)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge.engine.kind import Plan
-from edge.errors import DeployError, EngineError
+from edge.errors import DeployError, EngineError, ModelError
 from edge.evaluate.golden import GoldenScore
 from edge.runtime.engine_choice import Candidate, choose_precision
 from edge.runtime.engine_gate import race
@@ -129,16 +129,18 @@ def test_where_neither_passes_the_fallback_s_numbers_are_told():
 
 
 ABSENT = EngineError("precision fp16: this CPU computes FP32, INT8")
+BEYOND = ModelError("m: weights of Conv_3 are beyond float16")
 
 
-def test_a_precision_that_the_machine_lacks_is_passed_over():
-    make = Maker(int8=(FAST, score("misses")), fp16=ABSENT, fp32=(SLOW, score()))
+@pytest.mark.parametrize("absent", [ABSENT, BEYOND])
+def test_a_precision_that_the_machine_or_the_model_lacks_is_passed_over(absent):
+    make = Maker(int8=(FAST, score("misses")), fp16=absent, fp32=(SLOW, score()))
 
     made = choose(make)
 
     assert make.asked == [INT8, FP16, FP32]
     assert made.candidate.precision is FP32
-    assert made.report["fallback"]["absent"] == ABSENT.problem
+    assert made.report["fallback"]["absent"] == absent.problem
 
 
 def test_without_any_other_precision_int8_that_passes_stays_and_one_that_fails_is_refused():

@@ -191,6 +191,23 @@ def _went_on(config):
     return goes_on
 
 
+def _is_set(fake, config, name):
+    flags = fake.module.BuilderFlag
+    return hasattr(flags, name) and flags[name] in config._flags
+
+
+def _int8_layers(fake, network, config):
+    """Return the convolutions that compute in INT8: those behind pairs, or without any all, if that was asked for."""
+    made_by = {tensor.name: layer.type.name for layer in network._layers for tensor in layer._outputs}
+    has_pairs = "QUANTIZE" in made_by.values()
+    return [
+        layer.name
+        for layer in network._layers
+        if layer.type.name in ("CONVOLUTION", "DECONVOLUTION")
+        and (made_by.get(layer._inputs[0].name) == "DEQUANTIZE" if has_pairs else _is_set(fake, config, "INT8"))
+    ]
+
+
 def _serialized(fake, network, config):
     header = {
         "version": fake.version,
@@ -198,7 +215,8 @@ def _serialized(fake, network, config):
         "profiles": [profile._shapes for profile in config._profiles],
         "inputs": [[one.name, one.dtype.name, list(one.shape)] for one in network._inputs],
         "outputs": [[one.name, one.dtype.name, list(one.shape)] for one in network._outputs],
-        "int8": [layer.name for layer in network._layers if layer.type.name in ("CONVOLUTION", "DECONVOLUTION")],
+        "int8": _int8_layers(fake, network, config),
+        "float": "FP16" if network._is_strong or _is_set(fake, config, "FP16") else "FP32",
         "names": [layer.name for layer in network._layers],
         "dla_core": config._values["DLA_core"],
     }

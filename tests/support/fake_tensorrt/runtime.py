@@ -124,7 +124,10 @@ class EngineInspector:
                 "Name": name,
                 "LayerType": "CaskConvolution" if name in header["int8"] else "PointWise",
                 "Inputs": [
-                    {"Name": "x", "Format/Datatype": "Row major Int8 format" if name in header["int8"] else "FP16"}
+                    {
+                        "Name": "x",
+                        "Format/Datatype": "Row major Int8 format" if name in header["int8"] else header["float"],
+                    }
                 ],
                 "Outputs": [],
                 "TacticName": "sm80_xmma_fprop_implicit_gemm_interleaved_i8i8" if name in header["int8"] else "",

@@ -1,0 +1,113 @@
+"""A release on a Jetson, built by TensorRT in the builder's process, proven, served; TensorRT and GPU are not real."""
+
+import json
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from edge.bundle.manifest import GoldenLimits
+from edge.errors import DeployError, EngineError
+from edge.runtime.build import build_parts
+from edge.runtime.deployed import open_release
+from edge.runtime.engine_build import Builder, build_for_release
+from edge.runtime.service import Service
+from edge.runtime.soundness import problem_of
+from tests.support.deployable import deployable
+from tests.support.device_releases import make_device
+from tests.support.fake_gpu import WORKER, fake_board
+
+pytestmark = pytest.mark.integration
+WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)
+
+
+@pytest.fixture(autouse=True)
+def _board():
+    with fake_board():
+        yield
+
+
+@pytest.fixture
+def device(tmp_path, monkeypatch):
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
+    return make_device(tmp_path / "root")
+
+
+def staged(device, folder, *, limits=WIDE, **more):
+    return deployable(device, folder, golden=limits, engine={"kind": "auto", "max_batch": 1, "input": [96, 96]}, **more)
+
+
+def build(device, release, **faults):
+    worker = (sys.executable, "-c", WORKER.format(faults=faults))
+    return build_for_release(Builder(device=device, deadline_s=120, stop=threading.Event(), worker=worker), release)
+
+
+def serve(device, release):
+    """Run a release to the end of its clip; return its messages and the report of the run."""
+    pipeline, deployed = open_release(device.layout.release(release))
+    parts = build_parts(pipeline, deployed=deployed)
+    report = Service(parts).run(threading.Event(), duration_s=60)
+    lines = Path(pipeline.config.publish.jsonl).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines], report
+
+
+@pytest.mark.parametrize(("precision", "route"), [("fp32", "float-weak"), ("fp16", "float-weak"), ("int8", "qdq-weak")])
+def test_auto_builds_proves_and_serves_a_plan(device, tmp_path, precision, route):
+    release = staged(device, tmp_path / "source", precision=precision)
+
+    built = build(device, release)
+
+    assert built.golden["passed"]
+    assert built.record.inputs.kind == "tensorrt"
+    assert built.record.line.startswith(f"tensorrt {precision}, {route}: ")
+    plan = (device.layout.engine(built.key) / "model.plan").read_bytes()
+    assert plan.startswith(b"EDGETRT1\n")
+    assert problem_of(device, release) is None
+    messages, report = serve(device, release)
+    assert (report.engine, report.precision.value) == ("tensorrt 10.3.0", precision)
+    assert report.inferred == 30
+    assert report.is_balanced
+    assert any(one["detections"] for one in messages if one["schema"] == "edge.detections/1")
+
+
+def test_int8_that_fails_its_golden_frames_gives_way_to_fp16(device, tmp_path):
+    model = {"onnx": "model.onnx", "precision": "int8", "calibration": "model.calib.json", "fallback": "fp16"}
+    release = staged(device, tmp_path / "source", precision="int8", harm=0.02, pipeline={"model": model})
+
+    built = build(device, release)
+
+    assert built.record.line.startswith("tensorrt fp16 instead of int8, float-weak: int8 does not find what")
+    assert set(built.record.report["account"]["by_precision"]) == {"fp16"}
+    _, report = serve(device, release)
+    assert report.precision.value == "fp16"
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "told"),
+    [
+        ("Error Code 2: OutOfMemory (no further information)", "build.failed", "memory ran out while TensorRT built"),
+        ("killed", "build.oom", "killed"),
+    ],
+)
+def test_a_build_that_fails_says_why_and_leaves_no_plan(device, tmp_path, fault, code, told):
+    release = staged(device, tmp_path / "source")
+
+    with pytest.raises(DeployError, match=told) as caught:
+        build(device, release, build=fault)
+
+    assert caught.value.code == code
+    assert not list(device.layout.root.rglob("model.plan"))
+
+
+def test_a_plan_of_another_tensorrt_is_named_when_it_is_loaded_and_built_anew(device, tmp_path):
+    release = staged(device, tmp_path / "source")
+    first = build(device, release, version="10.16.1.11")  # the key is the same, as after a library was changed by hand
+
+    with pytest.raises(EngineError, match=r"built by tensorrt 10\.16\.1\.11, here is tensorrt 10\.3\.0"):
+        serve(device, release)
+
+    again = staged(device, tmp_path / "again", limits=GoldenLimits(min_recall=0.8, max_score_error=0.2), sequence=2)
+    built = build(device, again)
+    assert (built.key, built.is_reused) == (first.key, False)
+    assert serve(device, again)[1].engine == "tensorrt 10.3.0"

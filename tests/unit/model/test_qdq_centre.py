@@ -84,6 +84,16 @@ def test_steps_are_nearly_half_as_large(tmp_path):
     [
         ("padding would have to be minus the centre", lambda net, stem: net.conv(stem, 8, 4, kernel=3)),
         (
+            "the exporter left padding to the runtime",
+            lambda net, stem: net.op(
+                "Conv",
+                stem,
+                net.const(np.ones((4, 8, 3, 3))),
+                kernel_shape=[3, 3],
+                auto_pad="SAME_UPPER",
+            ),
+        ),
+        (
             "one of the readers pads",
             lambda net, stem: net.op("Add", net.conv(stem, 8, 4), net.conv(stem, 8, 4, kernel=3)),
         ),

@@ -2,14 +2,17 @@
 
 import struct
 
+import onnx
 import pytest
 
 from edge.calibrate.table_file import read_table, write_table
-from edge.engine.kind import BuildRequest
+from edge.engine.kind import BuildRequest, QdqForm
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
 from edge.engine.tensorrt.device import Device
 from edge.engine.tensorrt.options import Options
+from edge.engine.tensorrt.plan import read_plan
+from edge.engine.tensorrt.runtime import load_engine
 from edge.errors import EngineError
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
@@ -27,12 +30,16 @@ class Tabled(Forms):
 
     def __init__(self, spec, table):
         super().__init__(spec, table)
-        self.more, self.without = {}, ()
+        self.more, self.without, self.kept = {}, (), None
 
     @property
     def ranges(self):
         kept = {name: amax for name, amax in (super().ranges or {}).items() if name not in self.without}
         return kept | self.more
+
+    @property
+    def keep_float(self):
+        return super().keep_float if self.kept is None else self.kept
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +55,10 @@ def forms(calibrated):
     return Tabled(*calibrated)
 
 
-def build(forms, precision="int8", max_batch=3, **options):
-    request = BuildRequest(precision=Precision(precision), max_batch=max_batch, options=Options(**options))
+def build(forms, precision="int8", max_batch=3, cache_folder=None, **options):
+    request = BuildRequest(
+        precision=Precision(precision), max_batch=max_batch, options=Options(**options), cache_folder=cache_folder
+    )
     return build_plan(import_tensorrt(), DESKTOP, forms, request)
 
 
@@ -157,3 +166,82 @@ def test_an_open_batch_is_tuned_for_its_most_frames_and_takes_fewer(forms, monke
         build(forms, "fp16", max_batch=5)
     (profile,) = seen["config"]._profiles
     assert profile._shapes == {forms.spec.input_name: ((1, 3, 96, 96), (5, 3, 96, 96), (5, 3, 96, 96))}
+
+
+def test_a_plan_says_its_precision_and_a_dla_core_reaches_whoever_loads_it(forms):
+    cores = []
+
+    with fake_tensorrt.used(dla_cores=2) as fake:
+        runtime = fake.module.Runtime
+        load = runtime.deserialize_cuda_engine
+
+        def spy(self, content):
+            cores.append(self.DLA_core)
+            return load(self, content)
+
+        runtime.deserialize_cuda_engine = spy
+        plans = {one: read_plan(build(forms, one, dla_core=1).data) for one in ("int8", "fp16")}
+        header, content = plans["fp16"]
+        load_engine(import_tensorrt(), content, name="m", dla_core=header.dla_core)
+    assert {one: header.precision for one, (header, _) in plans.items()} == {"int8": "int8", "fp16": "fp16"}
+    assert cores == [1]
+
+
+def test_measurements_of_another_gpu_are_never_used(forms, monkeypatch, tmp_path):
+    ignored = []
+    with fake_tensorrt.used() as fake:
+        give = fake.module.IBuilderConfig.set_timing_cache
+
+        def spy(self, cache, ignore_mismatch):
+            ignored.append(ignore_mismatch)
+            return give(self, cache, ignore_mismatch)
+
+        monkeypatch.setattr(fake.module.IBuilderConfig, "set_timing_cache", spy)
+        build(forms, "fp16", cache_folder=tmp_path)
+    assert set(ignored) == {False}
+
+
+@pytest.mark.parametrize("version", [*WEAK, *STRONG])
+def test_fp16_is_a_float16_file_where_the_file_states_types_and_a_float32_one_elsewhere(forms, monkeypatch, version):
+    with fake_tensorrt.used(version) as fake:
+        seen = handed(fake, monkeypatch)
+        build(forms, "fp16")
+    stored = onnx.load_from_string(seen["network"]._content).graph.initializer
+    has_float16 = any(one.data_type == onnx.TensorProto.FLOAT16 for one in stored)
+    assert has_float16 == (version in STRONG)
+
+
+def test_what_stays_in_float_is_bound_to_float16_and_the_builder_has_to_obey(forms, monkeypatch):
+    forms.kept = ("Conv_0",)
+    with fake_tensorrt.used() as fake:
+        seen = handed(fake, monkeypatch)
+        build(forms, route="implicit-ranges")
+        kinds = fake.module.DataType
+    bound = {one.name: one.precision for one in seen["network"]._layers if one.precision is not None}
+    assert "Conv_0" in bound
+    assert set(bound.values()) == {kinds.HALF}
+    assert "OBEY_PRECISION_CONSTRAINTS" in {flag.name for flag in seen["config"]._flags}
+
+
+@pytest.fixture
+def paired(forms, tmp_path):
+    """A model that carries its pairs itself."""
+    path = tmp_path / "paired.onnx"
+    path.write_bytes(forms.qdq_model(QdqForm()).model)
+    return Forms(inspect_model(path))
+
+
+def test_a_model_with_pairs_of_its_own_has_no_implicit_way(paired):
+    with fake_tensorrt.used(), pytest.raises(EngineError, match="implicit-cache: the model carries Q/DQ pairs"):
+        build(paired, route="implicit-cache")
+
+
+def test_a_dla_core_refuses_pairs_of_the_model_s_own(paired):
+    with fake_tensorrt.used(dla_cores=1), pytest.raises(EngineError, match="takes scales, and no Q/DQ pairs"):
+        build(paired, dla_core=0)
+
+
+def test_pairs_of_the_model_s_own_are_all_counted(paired):
+    with fake_tensorrt.used():
+        told = build(paired).report["scales"]
+    assert told["given"] == told["consumed"] >= 10

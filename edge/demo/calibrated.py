@@ -13,7 +13,7 @@ import msgspec
 from edge.calibrate.table import Evidence
 from edge.calibrate.table_file import write_table
 from edge.calibrate.thresholds.method import Method
-from edge.engine.select import usable_kind
+from edge.engine.select import quick_kind, usable_kind
 from edge.errors import EdgeError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
@@ -100,4 +100,4 @@ def _calibrated(model: Path, folder: Path, hooks: CalibrationHooks) -> Calibrati
         max_drop=MaxDrop(amount=MAX_DROP),
         keep_float=last,
     )
-    return calibrate(options, usable_kind(), hooks)
+    return calibrate(options, quick_kind(usable_kind()), hooks)

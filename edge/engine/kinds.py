@@ -31,6 +31,7 @@ class KindFacts:
         why_not: the reason why this machine cannot run it, with what to do; None: it can.
         versions: of the software and the machine that a plan depends on; they enter the engine's key.
         build_memory_bytes: what a build takes for a time, by the bytes of the model and the pixels of a whole batch.
+        is_quick: it builds in seconds, so that a search may build hundreds.
     """
 
     name: str
@@ -38,6 +39,7 @@ class KindFacts:
     why_not: Callable[[], str | None]
     versions: Callable[[], Mapping[str, str]]
     build_memory_bytes: Callable[[int, int], int]
+    is_quick: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,13 @@
-"""An engine for those who keep no plan, of a kind that this machine can run."""
+"""An engine for those who keep no plan, of a kind that this machine can run, or can make many of."""
 
 from __future__ import annotations
 
 from edge.engine.kind import BuildRequest, EngineKind, ModelForms, load_kind
-from edge.engine.kinds import AUTO, choose_kind
+from edge.engine.kinds import AUTO, choose_kind, facts_of, kinds
 from edge.errors import ConfigError
 from edge.protocols import Engine
 
-__all__ = ["build_and_load", "usable_kind"]
+__all__ = ["build_and_load", "quick_kind", "usable_kind"]
 
 
 def usable_kind(name: str = AUTO) -> EngineKind:
@@ -20,6 +20,14 @@ def usable_kind(name: str = AUTO) -> EngineKind:
     if (why_not := facts.why_not()) is not None:
         raise ConfigError(f"engine {name}: cannot run here: {why_not}")
     return load_kind(facts.name)
+
+
+def quick_kind(kind: EngineKind) -> EngineKind:
+    """Return `kind` if it builds in seconds, else the best one of this machine that does; `kind` where there is none."""
+    if facts_of(kind.name).is_quick:
+        return kind
+    others = (facts.name for facts in kinds().values() if facts.is_quick and facts.why_not() is None)
+    return load_kind(next(others, kind.name))
 
 
 def build_and_load(kind: EngineKind, model: ModelForms, request: BuildRequest) -> Engine:

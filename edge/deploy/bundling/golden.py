@@ -13,7 +13,7 @@ from edge.config.load import Pipeline
 from edge.deploy.bundling.frames import Candidates, Canvas
 from edge.engine.kind import BuildRequest
 from edge.engine.pipeline_model import detector_of, max_batch_of
-from edge.engine.select import build_and_load, usable_kind
+from edge.engine.select import build_and_load, quick_kind, usable_kind
 from edge.errors import DeployError
 from edge.evaluate.golden import GoldenScore, compare_golden, floor_of
 from edge.evaluate.golden_file import GoldenImage, GoldenSet
@@ -154,7 +154,7 @@ def _run_release(
 
 def _engine(forms: Forms, *, precision: Precision, max_batch: int) -> Engine:
     # The options of a pipeline are for its devices; what is found does not depend on them.
-    kind = usable_kind()
+    kind = quick_kind(usable_kind())  # a push is to take seconds; the device proves its own engine
     return build_and_load(
         kind, forms, BuildRequest(precision=precision, max_batch=max_batch, options=kind.options_type())
     )

@@ -37,4 +37,11 @@ def _build_memory_bytes(model_bytes: int, pixels: int) -> int:
     return _REST_BYTES + _PER_MODEL_BYTE * model_bytes + _PER_PIXEL_BYTES * pixels
 
 
-FACTS = KindFacts(name="openvino", rank=0, why_not=_why_not, versions=_versions, build_memory_bytes=_build_memory_bytes)
+FACTS = KindFacts(
+    name="openvino",
+    rank=0,
+    why_not=_why_not,
+    versions=_versions,
+    build_memory_bytes=_build_memory_bytes,
+    is_quick=True,
+)

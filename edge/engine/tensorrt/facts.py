@@ -81,5 +81,10 @@ def _build_memory_bytes(model_bytes: int, pixels: int) -> int:
 
 
 FACTS = KindFacts(
-    name="tensorrt", rank=10, why_not=_why_not, versions=_versions, build_memory_bytes=_build_memory_bytes
+    name="tensorrt",
+    rank=10,
+    why_not=_why_not,
+    versions=_versions,
+    build_memory_bytes=_build_memory_bytes,
+    is_quick=False,
 )

@@ -12,6 +12,7 @@ from edge.calibrate.peaks import tensors_to_look_at
 from edge.calibrate.search import Choice, Found, Limits, search
 from edge.calibrate.table import CalibrationTable
 from edge.engine.kind import EngineKind, QdqForm
+from edge.engine.select import quick_kind
 from edge.model.qdq import corrected_tensors, quantizable_tensors
 from edge.quantize.calibration.draft import made_table, ranges_by_method, with_means
 from edge.quantize.calibration.earlier import merged, require_unseen
@@ -158,7 +159,8 @@ class _Run:
     def _search(self, ranges: Ranges, means: Means) -> Found:
         layers = layers_of(self._forms.graph, self._forms.spec)
         is_centred, on_trial = self._options.is_centred, self._stages.step
-        trials = Trials(self._kind, self._forms, ranges, means, is_centred=is_centred, on_trial=on_trial)
+        kind = quick_kind(self._kind)  # a hundred engines are tried; the proof is by the kind that was asked for
+        trials = Trials(kind, self._forms, ranges, means, is_centred=is_centred, on_trial=on_trial)
         with self._stages.stage("search", len(layers) // 4 + _STEPS_BESIDE_LAYERS), self._subject.told():
             images = self._split.held_out[:_TRIAL_IMAGES]
             trials.prepare(images)

@@ -21,4 +21,5 @@ FACTS = KindFacts(
     why_not=_why_not,
     versions=lambda: {"onnxruntime": metadata.version("onnxruntime")},
     build_memory_bytes=lambda model_bytes, pixels: 256 * _MIB + 8 * model_bytes + 64 * pixels,
+    is_quick=True,
 )

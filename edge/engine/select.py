@@ -23,7 +23,7 @@ def usable_kind(name: str = AUTO) -> EngineKind:
 
 
 def quick_kind(kind: EngineKind) -> EngineKind:
-    """Return `kind` if it builds in seconds, else the best one of this machine that does; `kind` where there is none."""
+    """Return `kind` if it builds in seconds, else the best one here that does; `kind` itself where there is none."""
     if facts_of(kind.name).is_quick:
         return kind
     others = (facts.name for facts in kinds().values() if facts.is_quick and facts.why_not() is None)

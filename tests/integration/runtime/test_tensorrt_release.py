@@ -1,22 +1,17 @@
 """A release on a Jetson, built by TensorRT in the builder's process, proven, served; TensorRT and GPU are not real."""
 
-import json
 import sys
-import threading
-from pathlib import Path
 
 import pytest
 
 from edge.bundle.manifest import GoldenLimits
 from edge.errors import DeployError, EngineError
-from edge.runtime.build import build_parts
-from edge.runtime.deployed import open_release
-from edge.runtime.engine_build import Builder, build_for_release
-from edge.runtime.service import Service
 from edge.runtime.soundness import problem_of
+from tests.support import serving
 from tests.support.deployable import deployable
 from tests.support.device_releases import make_device
 from tests.support.fake_gpu import WORKER, fake_board
+from tests.support.serving import serve
 
 pytestmark = pytest.mark.integration
 WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)
@@ -39,17 +34,7 @@ def staged(device, folder, *, limits=WIDE, **more):
 
 
 def build(device, release, **faults):
-    worker = (sys.executable, "-c", WORKER.format(faults=faults))
-    return build_for_release(Builder(device=device, deadline_s=120, stop=threading.Event(), worker=worker), release)
-
-
-def serve(device, release):
-    """Run a release to the end of its clip; return its messages and the report of the run."""
-    pipeline, deployed = open_release(device.layout.release(release))
-    parts = build_parts(pipeline, deployed=deployed)
-    report = Service(parts).run(threading.Event(), duration_s=60)
-    lines = Path(pipeline.config.publish.jsonl).read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines], report
+    return serving.build(device, release, worker=(sys.executable, "-c", WORKER.format(faults=faults)))
 
 
 @pytest.mark.parametrize(("precision", "route"), [("fp32", "float-weak"), ("fp16", "float-weak"), ("int8", "qdq-weak")])

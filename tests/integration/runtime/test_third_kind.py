@@ -1,29 +1,25 @@
 """A kind of engine takes one folder: with ONNX Runtime beside ours, a release is built, proven and served by it."""
 
 import dataclasses
-import json
 import sys
-import threading
 import types
-from pathlib import Path
 
 import pytest
 
 import edge.engine
 from edge.bundle.manifest import GoldenLimits
-from edge.device.device import Device
 from edge.engine.kinds import choose_kind, facts_of, kinds
 from edge.errors import ConfigError, EngineError, MissingDependencyError
 from edge.runtime.agent.preflight import need_of
 from edge.runtime.build import build_parts
 from edge.runtime.deployed import open_release
 from edge.runtime.doctor import examine
-from edge.runtime.engine_build import Builder, build_for_release
-from edge.runtime.service import Service
 from edge.runtime.soundness import problem_of, require_files
+from tests.support import serving
 from tests.support.deployable import deployable
 from tests.support.device_releases import make_device
 from tests.support.engines import FOLDER, WORKER, third_kind
+from tests.support.serving import serve
 
 pytestmark = pytest.mark.integration
 WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)
@@ -41,17 +37,8 @@ def device(tmp_path, monkeypatch):
     return make_device(tmp_path / "root")
 
 
-def build(device: Device, release: str, *, worker=(sys.executable, "-c", WORKER)):
-    return build_for_release(Builder(device=device, deadline_s=60, stop=threading.Event(), worker=worker), release)
-
-
-def serve(device, release):
-    """Run a release to the end of its clip; return its messages and the report of the run."""
-    pipeline, deployed = open_release(device.layout.release(release))
-    parts = build_parts(pipeline, deployed=deployed)
-    report = Service(parts).run(threading.Event(), duration_s=60)
-    lines = Path(pipeline.config.publish.jsonl).read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines], report
+def build(device, release, *, worker=(sys.executable, "-c", WORKER)):
+    return serving.build(device, release, worker=worker)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,34 @@
+"""A staged release, built and served as a device does it, in this process but for the builder's worker."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from edge.device.device import Device
+from edge.runtime.build import build_parts
+from edge.runtime.deployed import open_release
+from edge.runtime.engine_build import Builder, Built, build_for_release
+from edge.runtime.report import RunReport
+from edge.runtime.service import Service
+
+__all__ = ["build", "serve"]
+
+_DEADLINE_S = 120.0
+
+
+def build(device: Device, release: str, *, worker: Sequence[str]) -> Built:
+    builder = Builder(device=device, deadline_s=_DEADLINE_S, stop=threading.Event(), worker=worker)
+    return build_for_release(builder, release)
+
+
+def serve(device: Device, release: str) -> tuple[list[dict[str, Any]], RunReport]:
+    """Run a release to the end of its clip; return its messages and the report of the run."""
+    pipeline, deployed = open_release(device.layout.release(release))
+    parts = build_parts(pipeline, deployed=deployed)
+    report = Service(parts).run(threading.Event(), duration_s=60)
+    lines = Path(pipeline.config.publish.jsonl).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines], report

@@ -118,5 +118,5 @@ def _names() -> tuple[str, ...]:
 
 
 engine_option = click.option(
-    "--engine", type=_EngineKind(), default="auto", show_default=True, help="The kind of engine that runs the model."
+    "--engine", type=_EngineKind(), default="auto", show_default=True, help="The kind of engine to use."
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from edge.cli.lazy import verbosity_option
-from edge.cli.options import SECONDS
+from edge.cli.options import SECONDS, engine_option
 
 __all__ = ["bench"]
 
@@ -21,9 +21,7 @@ Examples:
 )
 @click.option("--pipeline", "path", type=click.Path(path_type=Path), help="The pipeline file.")
 @click.option("--peaks", "wants_peaks", is_flag=True, help="What the machine reaches at most: INT8, and its memory.")
-@click.option(
-    "--engine", "kind", default="auto", show_default=True, metavar="KIND", help="Whose peaks; as in a pipeline file."
-)
+@engine_option
 @click.option(
     "--duration",
     "duration_s",
@@ -35,7 +33,7 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
-def bench(path: Path | None, wants_peaks: bool, kind: str, duration_s: float, as_json: bool) -> None:
+def bench(path: Path | None, wants_peaks: bool, engine: str, duration_s: float, as_json: bool) -> None:
     """Measure engine alone, decode alone, and the whole pipeline.
 
     Each after two seconds of warming up. Files need `loop: true`, or they end before the measurement does.
@@ -45,8 +43,10 @@ def bench(path: Path | None, wants_peaks: bool, kind: str, duration_s: float, as
     """
     if wants_peaks == (path is not None):
         raise click.UsageError("either --pipeline or --peaks")
+    if path is not None and engine != "auto":
+        raise click.UsageError("--engine is for --peaks: a pipeline file names its own, engine.kind")
     if path is None:
-        _show_peaks(kind, as_json=as_json)
+        _show_peaks(engine, as_json=as_json)
     else:
         _show_costs(path, duration_s, as_json=as_json)
 

@@ -1,4 +1,7 @@
-"""Virtual devices for tests; where none can run, tests are skipped by name, or fail under EDGE_REQUIRE_LAB=1."""
+"""Virtual devices for tests: the whole lab under EDGE_REQUIRE_LAB=1, one story under EDGE_LAB_STORY=1.
+
+Where no device can run, the lab fails if it is required, and is skipped by name if not.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from edge.bundle.folder import Bundle
 from tests.lab import releases
 from tests.lab.able import why_not
 from tests.lab.device import VirtualDevice, push_key
-from tests.lab.image import base_image, image_path, is_machine
+from tests.lab.image import base_image, image_path, is_machine, why_no_packages
 from tests.lab.provisioning import have_patience, provision
 from tests.lab.site import Site, open_site
 from tests.support.mosquitto import free_port
@@ -26,19 +29,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.lab)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A whole lab takes half an hour and is asked for; one story runs wherever its image is there, or may be made."""
+    if _is("EDGE_REQUIRE_LAB") or "lab" not in getattr(item, "fixturenames", ()):
+        return
+    if item.get_closest_marker("story") is None:
+        pytest.skip("devices are booted when asked for; run: make lab")
+    if not _is("EDGE_LAB_STORY") and not image_path().is_dir():
+        pytest.skip("the image of a device has not been made yet; run: make lab")
+
+
 @pytest.fixture(scope="session")
 def lab() -> None:
-    """Virtual devices can run; their image is made only where the lab is required: it takes minutes and a mirror."""
-    is_required = os.environ.get("EDGE_REQUIRE_LAB") == "1"
-    why = why_not()
-    if why is None and not is_required and not image_path().is_dir():
-        why = "its image has not been made yet; run: make lab"
+    """Virtual devices can run, and their image is there."""
+    why = why_not() or (None if image_path().is_dir() else why_no_packages())
     if why is None:
         base_image()
-    elif is_required:
+    elif _is("EDGE_REQUIRE_LAB"):
         pytest.fail(f"no virtual device: {why}")
     else:
         pytest.skip(f"no virtual device: {why}")
+
+
+def _is(variable: str) -> bool:
+    return os.environ.get(variable) == "1"
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -92,6 +93,16 @@ def base_image() -> Path:
     return image
 
 
+def why_no_packages() -> str | None:
+    """Return why the packages of the image cannot be had here (no mirror can be reached); None if they can."""
+    with tempfile.TemporaryDirectory(prefix="edge-lab-") as folder:
+        try:
+            debootstrap(Path(folder) / "list", debian_architecture(), (), "--print-debs")
+        except RuntimeError as error:
+            return f"its packages cannot be had: {error}"
+    return None
+
+
 def _mine() -> str:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
@@ -112,10 +123,10 @@ def suite() -> str:
     return os.environ.get("EDGE_LAB_SUITE") or release["VERSION_CODENAME"].strip('"')
 
 
-def debootstrap(root: Path, architecture: str, packages: Sequence[str]) -> None:
-    """Make a root file system of `suite()` at `root`."""
-    command = ["debootstrap", "--variant=minbase", f"--arch={architecture}"]
-    command += [f"--include={','.join(packages)}"]
+def debootstrap(root: Path, architecture: str, packages: Sequence[str], *options: str) -> None:
+    """Make a root file system of `suite()` at `root`; RuntimeError with what debootstrap said if it fails."""
+    command = ["debootstrap", "--variant=minbase", f"--arch={architecture}", *options]
+    command += [f"--include={','.join(packages)}"] if packages else []
     mirror = os.environ.get("EDGE_LAB_MIRROR")
     where = [mirror] if mirror else []
     if suite() in _UBUNTU or "ID=ubuntu" in Path("/etc/os-release").read_text(encoding="utf-8").splitlines():

@@ -16,7 +16,7 @@ class Layout:
 
     @property
     def etc(self) -> Path:
-        """What a person sets: device.toml, allowed_signers, revoked.krl, credentials/."""
+        """What a person sets: device.toml, allowed_signers, former_signers, revoked.krl, credentials/."""
         return self.root / "etc/edge-deploy"
 
     @property
@@ -28,6 +28,11 @@ class Layout:
     def allowed_signers(self) -> Path:
         """Whose signatures count (ssh-keygen, ALLOWED SIGNERS)."""
         return self.etc / "allowed_signers"
+
+    @property
+    def former_signers(self) -> Path:
+        """Whose signatures counted once: what they signed may go on serving, and nothing of theirs is taken."""
+        return self.etc / "former_signers"
 
     @property
     def revoked_keys(self) -> Path:

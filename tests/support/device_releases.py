@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from edge.bundle.manifest import BundledFile, GoldenFrames, HealthLimits, Manifest, Role, encode_manifest, release_name
+from edge.bundle.sign import sign
 from edge.device.device import Device
 from edge.device.engine_record import BUILD, PLAN, EngineInputs, EngineRecord, read_plan
 from edge.device.layout import Layout
@@ -15,6 +16,7 @@ from edge.device.moment import this_moment
 from edge.device.switch import arm, commit, switch_to
 from edge.engine.kinds import AUTO, choose_kind
 from edge.runtime.soundness import engine_versions
+from tests.support.manifests import allow, ssh_key
 
 TOML = 'name = "gate-01"\ncompatible = ["any"]\n'
 
@@ -24,7 +26,15 @@ def make_device(root: Path) -> Device:
     for folder in (device.layout.etc, device.layout.var, device.layout.run, device.layout.health.parent):
         folder.mkdir(parents=True)
     device.layout.device_toml.write_text(TOML)
+    allow(device.layout.allowed_signers, signer_of(device))
     return device
+
+
+def signer_of(device: Device, name: str = "signer") -> Path:
+    """Return a key, which is made when it is first asked for; "signer" is whom the device trusts."""
+    folder = device.layout.root / "keys"
+    folder.mkdir(exist_ok=True)
+    return folder / name if (folder / name).exists() else ssh_key(folder, name)
 
 
 def stage(
@@ -33,9 +43,13 @@ def stage(
     *,
     health: HealthLimits | None = None,
     sequence: int = 1,
+    key: Path | None = None,
     **more: object,
 ) -> str:
-    """Put a release on the device; without `files` it is a pipeline and a model that nobody can run."""
+    """Put a release on the device; without `files` it is a pipeline and a model that nobody can run.
+
+    `key` has signed it, or whom the device trusts.
+    """
     files = files or {"model.onnx": (Role.MODEL, b"m%d" % sequence), "pipeline.yaml": (Role.PIPELINE, b"p")}
     listed = tuple(
         BundledFile(path=path, role=role, length_bytes=len(content), sha256=put_blob(device, content))
@@ -56,10 +70,11 @@ def stage(
         **more,  # type: ignore[arg-type]
     )
     manifest = dataclasses.replace(manifest, release=release_name(manifest))
+    content = encode_manifest(manifest)
     device.releases.stage(
         manifest.release,
-        manifest=encode_manifest(manifest),
-        signature=b"not looked at here",
+        manifest=content,
+        signature=sign(content, key or signer_of(device)),
         files={one.path: one.sha256 for one in listed},
     )
     return manifest.release

@@ -36,8 +36,15 @@ def ssh_key(folder: Path, name="key") -> Path:
 
 def allowed(path: Path, key: Path, options='namespaces="edge-release"', principal="ana@example") -> Path:
     """Write an allowed-signers file with one line, and return it."""
+    path.unlink(missing_ok=True)
+    return allow(path, key, options, principal)
+
+
+def allow(path: Path, key: Path, options='namespaces="edge-release"', principal="ana@example") -> Path:
+    """Add a line to an allowed-signers file, and return it."""
     kind, public = key.with_suffix(".pub").read_text().split()[:2]
-    path.write_text(f"{principal} {options} {kind} {public}\n")
+    with path.open("a") as file:
+        file.write(f"{principal} {options} {kind} {public}\n")
     return path
 
 

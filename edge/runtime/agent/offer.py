@@ -8,9 +8,6 @@ from datetime import datetime, timezone
 from typing import Any
 
 from edge.bundle import fit
-from edge.bundle.clock import time_floor
-from edge.bundle.manifest import decode_manifest
-from edge.bundle.sign import DOWNGRADE, RELEASE, namespace_of, verify
 from edge.device.counters import read_counters
 from edge.device.facts import gather_facts
 from edge.device.garbage import collect
@@ -22,6 +19,7 @@ from edge.runtime.agent.conversation import Request, text_of
 from edge.runtime.agent.history import check_not_bad, check_trusted_state
 from edge.runtime.agent.preflight import check_engine, check_preflight, need_of
 from edge.runtime.agent.session import Offer, Session
+from edge.runtime.trust import time_of, verify_offer
 
 __all__ = ["plan", "put_manifest"]
 
@@ -77,17 +75,14 @@ def put_manifest(session: Session, request: Request) -> Mapping[str, Any]:
 
 def _read_offer(session: Session, request: Request) -> Offer:
     content, signature = _bytes_of(request, "manifest"), _bytes_of(request, "signature")
-    layout = session.device.layout
-    namespace = namespace_of(signature)
-    signer = verify(
-        content,
-        signature,
-        allowed_signers=layout.allowed_signers,
-        revoked=layout.revoked_keys if layout.revoked_keys.exists() else None,
-        at=_now(session),
-        namespace=DOWNGRADE if namespace == DOWNGRADE else RELEASE,
+    found = verify_offer(session.device, content, signature)
+    return Offer(
+        manifest=found.manifest,
+        content=content,
+        signature=signature,
+        signer=found.signer,
+        is_downgrade=found.is_downgrade,
     )
-    return Offer(manifest=decode_manifest(content), content=content, signature=signature, signer=signer)
 
 
 def _refusals(session: Session, offer: Offer, request: Request) -> list[DeployError]:
@@ -101,8 +96,8 @@ def _refusals(session: Session, offer: Offer, request: Request) -> list[DeployEr
         manifest,
         facts,
         sequences=counters.sequences,
-        at=_now(session),
-        is_downgrade_signed=namespace_of(offer.signature) == DOWNGRADE,
+        at=time_of(device),
+        is_downgrade_signed=offer.is_downgrade,
         allow_unproven=read_settings(device.layout.device_toml).allow_unproven,
     )
     return [*misfits, *(error for error in map(_error_of, checks) if error is not None)]
@@ -114,11 +109,6 @@ def _error_of(check: Callable[[], None]) -> DeployError | None:
     except DeployError as error:
         return error
     return None
-
-
-def _now(session: Session) -> datetime:
-    seen = read_counters(session.device.layout, session.device.durable.files)
-    return time_floor(datetime.now(timezone.utc), newest_created_at=seen.newest_created_at).at
 
 
 def _bytes_of(request: Request, name: str) -> bytes:

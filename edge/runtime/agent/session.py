@@ -24,12 +24,16 @@ __all__ = ["Offer", "Session", "greeting", "lock", "ping"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A release whose signature has been verified: `signer` is the name that the device knows the key by."""
+    """A release whose signature has been verified: `signer` is the name that the device knows the key by.
+
+    `is_downgrade`: it was signed as a permission to go back.
+    """
 
     manifest: Manifest
     content: bytes
     signature: bytes
     signer: str
+    is_downgrade: bool = False
 
     @property
     def lengths(self) -> dict[str, int]:

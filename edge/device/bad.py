@@ -62,4 +62,4 @@ def forget_bad(layout: Layout, durable: Durable, name: str) -> None:
 
 def _write(layout: Layout, durable: Durable, releases: Mapping[str, BadRelease]) -> None:
     values = {name: {**asdict(bad), "verdict": bad.verdict.value} for name, bad in sorted(releases.items())}
-    durable.put(layout.bad, json.dumps({"format": _FORMAT, "releases": values}, indent=1).encode() + b"\n")
+    durable.put(layout.bad, json.dumps({"format": _FORMAT, "releases": values}, indent=1).encode() + b"\n", mode=0o600)

@@ -27,7 +27,7 @@ class Durable:
         self.files: Files = RealFiles() if files is None else files
 
     @typed
-    def put(self, path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    def put(self, path: Path, content: bytes, *, mode: int = 0o640) -> None:
         """Make `content` the content of `path`.
 
         Raises:

@@ -27,7 +27,7 @@ class Files(Protocol):
         """Return up to `length` bytes of a file from `offset` on; fewer at its end."""
         ...
 
-    def write(self, path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    def write(self, path: Path, content: bytes, *, mode: int = 0o640) -> None:
         """Create a file, or replace the content of one, with the permissions `mode`."""
         ...
 
@@ -40,11 +40,11 @@ class Files(Protocol):
         ...
 
     def protect(self, path: Path) -> None:
-        """Take the right to write into a file away from everyone."""
+        """Take the right to write into a file away from everyone, and let its group read it."""
         ...
 
     def append(self, path: Path, content: bytes) -> None:
-        """Add to the end of a file, which is created if it is missing."""
+        """Add to the end of a file, which is created if it is missing; nobody else reads it."""
         ...
 
     def sync(self, path: Path) -> None:
@@ -109,7 +109,7 @@ class RealFiles:
             file.seek(offset)
             return file.read(length)
 
-    def write(self, path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    def write(self, path: Path, content: bytes, *, mode: int = 0o640) -> None:
         """Create a file, or replace the content of one."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
         with os.fdopen(descriptor, "wb") as file:
@@ -129,7 +129,7 @@ class RealFiles:
 
     def allocate(self, path: Path, length: int) -> None:
         """Create a file and reserve its blocks."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             if length:
                 _reserve(descriptor, length)
@@ -138,12 +138,13 @@ class RealFiles:
 
     def protect(self, path: Path) -> None:
         """Make a file read-only."""
-        os.chmod(path, 0o444)
+        os.chmod(path, 0o440)
 
     def append(self, path: Path, content: bytes) -> None:
         """Add to the end of a file."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "ab") as file:
+            os.fchmod(descriptor, 0o600)
             file.write(content)
 
     def sync(self, path: Path) -> None:
@@ -164,7 +165,7 @@ class RealFiles:
 
     def make_dir(self, path: Path) -> None:
         """Create one folder."""
-        os.mkdir(path, 0o755)
+        os.mkdir(path, 0o750)
 
     def remove(self, path: Path) -> None:
         """Remove a file or a link."""

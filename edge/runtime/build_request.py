@@ -96,5 +96,5 @@ def _untyped(error: Exception) -> DeployError:
 
 
 def _write(device: Device, request: Path, result: Mapping[str, Any]) -> None:
-    device.durable.put(device.layout.build_result, json.dumps(result).encode() + b"\n")
+    device.durable.put(device.layout.build_result, json.dumps(result).encode() + b"\n", mode=0o600)
     device.durable.remove(request)

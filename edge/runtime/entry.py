@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,7 @@ _HEALTH = "How the serving runtime stands, as JSON; ends with 1 unless it serves
 def main(command: str, arguments: Sequence[str]) -> int:
     """Run one of `COMMANDS` and return its exit code; problems are told on stderr, without a traceback."""
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
+    os.umask(0o027)  # whoever started us: what is created is for its group, and for no other user
     try:
         return COMMANDS[command][1](arguments)
     except EdgeError as error:

@@ -23,6 +23,9 @@ PRIVATE_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.
 _UNITS = ("edge-runtime", "edge-build", "edge-trial", "edge-recover", "edge-rollback")
 _AT_BOOT = ("edge-recover.service", "edge-runtime.service", "edge-trial.service")
 _DATA = ("/var/lib/edge-deploy", "/var/lib/edge-runtime")
+# Who serves reads what is pushed, and nobody else: what edge-deploy creates there later is of the same group (setgid).
+# Not by a group that is new to edge-runtime: a service that runs while a device is provisioned again would not have it.
+_READ = 0o2750
 _DROP_INS = "/etc/systemd/system/edge-runtime.service.d"
 
 
@@ -75,9 +78,13 @@ def _folders() -> Iterator[Step]:
     yield _folder("/etc/edge-deploy/credentials", mode=0o700)
     yield _folder("/etc/edge-deploy/home")
     yield _folder("/etc/edge-deploy/home/.ssh")
-    yield _folder("/var/lib/edge-deploy", owner="edge-deploy", is_data=True)
-    for name in ("store", "store/sha256", "incoming", "releases", "engines"):
-        yield _folder(f"/var/lib/edge-deploy/{name}", owner="edge-deploy", is_data=True)
+    for name in ("", "/store", "/store/sha256", "/releases", "/engines"):
+        yield _folder(
+            f"/var/lib/edge-deploy{name}", owner="edge-deploy", group="edge-runtime", mode=_READ, is_data=True
+        )
+    # What is whole goes from there to the store, and keeps its group.
+    incoming = "/var/lib/edge-deploy/incoming"
+    yield _folder(incoming, owner="edge-deploy", group="edge-runtime", mode=0o2700, is_data=True)
     yield _folder("/var/lib/edge-runtime", owner="edge-runtime", mode=0o700, is_data=True)
     yield _folder("/etc/tmpfiles.d", mode=None)
     yield _file("/etc/tmpfiles.d/edge-deploy.conf", _shipped("tmpfiles.conf"))
@@ -140,9 +147,15 @@ def _software(wheels: WheelSet, folder: str | None) -> Step:
 
 
 def _folder(
-    path: str, *, mode: int | None = 0o755, owner: str = "root", is_data: bool = False, is_volatile: bool = False
+    path: str,
+    *,
+    mode: int | None = 0o755,
+    owner: str = "root",
+    group: str | None = None,
+    is_data: bool = False,
+    is_volatile: bool = False,
 ) -> Step:
-    values = {"mode": mode, "owner": owner, "group": owner, "is_data": is_data, "is_volatile": is_volatile}
+    values = {"mode": mode, "owner": owner, "group": group or owner, "is_data": is_data, "is_volatile": is_volatile}
     return {"kind": "Directory", "path": path, **values}
 
 

@@ -38,7 +38,7 @@ def test_a_blob_arrives_in_pieces_and_is_read_only(store, layout):
     send(store, start=1000)
     store.finish(SHA256, len(CONTENT))
     assert layout.blob(SHA256).read_bytes() == CONTENT
-    assert layout.blob(SHA256).stat().st_mode & 0o777 == 0o444
+    assert layout.blob(SHA256).stat().st_mode & 0o777 == 0o440
     assert store.missing({SHA256: len(CONTENT)}) == {}
     assert store.verify(SHA256)
     assert os.listdir(layout.incoming) == []

@@ -1,0 +1,137 @@
+"""Who can read and change what on a device, with real uids: the table in docs/push.md is what the kernel says."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from edge.device.bad import BadRelease, Verdict, mark_bad
+from edge.device.counters import Counters, raise_counters
+from edge.device.device import Device
+from edge.device.layout import Layout
+from edge.device.moment import this_moment
+from tests.support.device_releases import serving
+from tests.support.people import STRANGER, may_read, may_write, needs_root, people, provisioned_root, user_of
+
+pytestmark = [pytest.mark.integration, needs_root]
+PAGE = Path(__file__).parents[3] / "docs/push.md"
+OTHERS = "everyone else"
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    return people()
+
+
+@pytest.fixture(scope="module")
+def root(crowd):
+    with provisioned_root(crowd) as root:
+        device = Device(Layout(root))
+        crowd.call("edge-deploy", lambda: fill(device))
+        crowd.call("edge-runtime", lambda: serve(device))
+        yield root
+
+
+def fill(device):
+    """What pushes leave, written by the device's own code."""
+    release = serving(device)
+    device.audit.write(at=this_moment().at, who="mina", origin="10.0.0.7", what="push", result="ok", release=release)
+    raise_counters(device.layout, device.durable, Counters(sequences={"stable": 7}))
+    bad = BadRelease(verdict=Verdict.BAD, reason="no frames", at=this_moment().at)
+    mark_bad(device.layout, device.durable, "0" * 12, bad)
+    device.store.begin("7" * 64, 100)
+    device.durable.put(device.layout.build_request, b"{}")
+    device.durable.put(device.layout.build_result, b"{}", mode=0o600)
+    return release
+
+
+def serve(device):
+    (device.layout.root / "var/lib/edge-runtime/outbox.jsonl").write_text("a spooled message")
+
+
+def table():
+    """Rows of docs/push.md: paths, and what each user may do there."""
+    text = PAGE.read_text().partition("## Who may read and change what")[2].partition("\n## ")[0]
+    lines = [re.findall(r"\|([^|]+)", line) for line in text.splitlines() if line.startswith("|")]
+    heads = [cell.strip(" `") for cell in lines[0]][1:]
+    return {
+        path: dict(zip(heads, [cell.strip() for cell in cells[1:]], strict=True))
+        for cells in lines[2:]
+        for path in re.findall(r"`([^`]+)`", cells[0])
+    }
+
+
+def row_of(path, rows):
+    return max((row for row in rows if path == row or path.startswith(f"{row}/")), key=len, default=None)
+
+
+def measured(paths):
+    """What this process may do with each path: `changes` (it, or what has its name), `reads`, or nothing."""
+    return ["changes" if may_change(Path(path)) else "reads" if may_read(Path(path)) else "-" for path in paths]
+
+
+def may_change(path):
+    return may_write(path) or may_write(path.parent)
+
+
+def test_each_user_reads_and_changes_exactly_what_the_page_says(root, crowd):
+    rows = table()
+    every = sorted(
+        path
+        for below in ("var/lib", "run", "etc/edge-deploy")
+        for folder, _, files in os.walk(root / below)
+        for path in (folder, *(os.path.join(folder, name) for name in files))
+        if row_of(path.removeprefix(str(root)), rows) is not None
+    )
+    assert len(every) > 20
+    assert {row_of(path.removeprefix(str(root)), rows) for path in every} >= {row for row in rows if "*" not in row}
+    for user in sorted(crowd.uids.keys() - {"root"}):
+        found = crowd.call(user, lambda: measured(every))
+        said = [
+            rows[row_of(path.removeprefix(str(root)), rows)][OTHERS if user == STRANGER else user] for path in every
+        ]
+        differs = {path: (is_so, page) for path, is_so, page in zip(every, found, said, strict=True) if is_so != page}
+        assert differs == {}, f"{user}: (what is so, what the page says)"
+
+
+def test_a_fourth_user_reads_neither_releases_nor_pipelines_nor_what_was_done(root, crowd):
+    layout = Layout(root)
+    current = Device(layout).releases.current()
+    secrets = [layout.release(current) / "manifest.json", layout.state, layout.audit, layout.releases]
+    secrets += list(layout.store.glob("*/*"))
+
+    assert crowd.call(STRANGER, lambda: [may_read(path) for path in secrets]) == [False] * len(secrets)
+
+
+@pytest.mark.parametrize("unit", ["edge-runtime"])
+def test_who_builds_or_serves_overwrites_nothing_that_decides_what_serves(root, crowd, unit):
+    layout = Layout(root)
+    release = layout.release(Device(layout).releases.current())
+    (blob, *_), (engine, *_) = layout.store.glob("*/*"), layout.engines.glob("*/model.plan")
+    decisive = [layout.counters, layout.state, layout.bad, layout.audit, layout.build_result, layout.build_request]
+    decisive += [layout.var, release, release / "manifest.json", blob, blob.parent, layout.engines, engine]
+
+    found = crowd.call(user_of(unit), lambda: [may_change(path) for path in decisive])
+
+    assert dict(zip(map(str, decisive), found, strict=True)) == {str(path): False for path in decisive}
+
+
+@pytest.mark.parametrize("unit", ["edge-runtime"])
+def test_who_builds_or_serves_cannot_move_the_switch(root, crowd, unit):
+    def move():
+        Device(Layout(root)).point(None)
+
+    with pytest.raises(AssertionError, match=r"device\.disk\.permission|Permission denied"):
+        crowd.call(user_of(unit), move)
+    assert Layout(root).current.is_symlink()
+
+
+@pytest.mark.parametrize("unit", ["edge-runtime"])
+def test_who_builds_or_serves_reads_the_release_that_it_needs(root, crowd, unit):
+    device = Device(Layout(root))
+    release = device.releases.current()
+
+    read = crowd.call(user_of(unit), lambda: device.releases.manifest(release).decode())
+
+    assert read == device.releases.manifest(release).decode()

@@ -1,0 +1,176 @@
+"""The users of a device as processes with uids of their own, on a device in a folder: whom the kernel lets do what.
+
+Users, groups and memberships come from the sysusers file that we ship, folders from the steps of `provision` and from
+the units; only the numbers are made up. Nothing of it is there for a process that is not root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge.deploy.provision.wanted import Wanted, steps
+from edge.deploy.provision.wheels import WheelSet
+from edge.device.device import Device
+from edge.device.layout import Layout
+from tests.support.device_releases import TOML, signer_of
+from tests.support.little_wheels import device_facts
+from tests.support.manifests import allow
+
+SYSTEMD = Path(__file__).parents[2] / "systemd"
+STRANGER = "a fourth user"
+_FIRST_ID = 61000
+_NEVER_BACK = 70  # exit code of a process that could not become somebody else
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users at once")
+
+
+@dataclass(frozen=True)
+class People:
+    """Numbers by name; `groups_of` are the groups of a user besides its own."""
+
+    uids: dict[str, int]
+    gids: dict[str, int]
+    groups_of: dict[str, tuple[str, ...]]
+
+    def call(self, user: str, function: Callable[[], Any]) -> Any:
+        """Return what `function` returns (plain JSON) in a process of that user, which never was root within it."""
+        to_us, from_child = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os._exit(self._child(user, function, from_child))
+        os.close(from_child)
+        with os.fdopen(to_us, "rb") as told:
+            content = told.read()
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0, f"{user}: {content.decode()}"
+        return json.loads(content)
+
+    def _child(self, user: str, function: Callable[[], Any], told: int) -> int:
+        try:
+            self.become(user)
+            answer, code = json.dumps(function()), 0
+        except BaseException as error:  # the border of the process
+            answer, code = f"{type(error).__name__}: {error}", _NEVER_BACK
+        os.write(told, answer.encode())
+        return code
+
+    def become(self, user: str) -> None:
+        """Make this process one of that user, for good."""
+        os.umask(0o022)
+        gid = self.gids[user]
+        os.setgroups([self.gids[group] for group in self.groups_of[user]])
+        os.setresgid(gid, gid, gid)
+        os.setresuid(self.uids[user], self.uids[user], self.uids[user])
+
+
+def people() -> People:
+    """Return the users of a device, and one more."""
+    uids: dict[str, int] = {}
+    gids: dict[str, int] = {"root": 0}
+    groups: dict[str, list[str]] = {}
+    for line in (SYSTEMD / "sysusers.conf").read_text().splitlines():
+        words = shlex.split(line, comments=True)
+        if not words:
+            continue
+        kind, name = words[0], words[1]
+        if kind in ("g", "u"):
+            gids.setdefault(name, _FIRST_ID + len(gids))
+        if kind == "u":
+            uids[name] = gids[name]
+            groups.setdefault(name, [])
+        if kind == "m":
+            groups[name].append(words[2])
+    uids[STRANGER] = gids[STRANGER] = _FIRST_ID + 900
+    return People({"root": 0, **uids}, gids, {**{user: tuple(names) for user, names in groups.items()}, STRANGER: ()})
+
+
+def user_of(unit: str) -> str:
+    """Return who runs a unit that we ship."""
+    found = re.search(r"^User=(.+)$", (SYSTEMD / f"{unit}.service").read_text(), re.MULTILINE)
+    assert found, f"{unit} runs as root"
+    return found[1]
+
+
+@contextmanager
+def provisioned_root(crowd: People) -> Iterator[Path]:
+    """Give a folder that is to a device's users what `/` is after a provision; pytest's own are closed to them."""
+    root = Path(tempfile.mkdtemp(prefix="edge-people-"))
+    try:
+        root.chmod(0o755)
+        layout = Layout(root)
+        for step in folder_steps(root):
+            _make(root / step["path"].lstrip("/"), step, crowd)
+        _of_units(root, crowd)
+        layout.device_toml.write_text(TOML)
+        key = signer_of(Device(layout))
+        allow(layout.allowed_signers, key)
+        os.chown(key, crowd.uids["edge-deploy"], 0)  # of the workstation: a test puts a release there by hand
+        yield root
+    finally:
+        shutil.rmtree(root)
+
+
+def folder_steps(wheels: Path) -> list[dict[str, Any]]:
+    """Return what `provision` does about folders; `wheels` is a folder for files that stand for software."""
+    wanted = Wanted(name="gate-01", compatible=("any",), is_setting_stated=False, networks=None, keys=[], signers=[])
+    names = [f"{name}-1.0-py3-none-any.whl" for name in ("edge_deploy", "pip")]
+    for name in names:
+        (wheels / name).touch()
+    software = WheelSet(folder=wheels, digests=dict.fromkeys(names, "0" * 64))
+    return [one for one in steps(wanted, device_facts(), software, folder=None) if one["kind"] == "Directory"]
+
+
+def _make(path: Path, step: dict[str, Any], crowd: People) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    if step["mode"] is not None:
+        os.chown(path, crowd.uids[step["owner"]], crowd.gids[step["group"]])
+        path.chmod(step["mode"])
+
+
+def _of_units(root: Path, crowd: People) -> None:
+    """Make what systemd makes when it starts the units."""
+    for unit in sorted(SYSTEMD.glob("*.service")):
+        said = dict(re.findall(r"^(\w+)=(.+)$", unit.read_text(), re.MULTILINE))
+        for key, below in (("StateDirectory", "var/lib"), ("RuntimeDirectory", "run")):
+            if key in said:
+                rights = {"mode": int(said[f"{key}Mode"], 8), "owner": said["User"], "group": said["Group"]}
+                _make(root / below / said[key], rights, crowd)
+
+
+def may_read(path: Path) -> bool:
+    """Return whether this process can read a file, or list a folder and enter it."""
+    try:
+        if path.is_dir():
+            os.listdir(path)
+            return os.access(path, os.X_OK)
+        os.close(os.open(path, os.O_RDONLY))
+    except OSError:
+        return False
+    return True
+
+
+def may_write(path: Path) -> bool:
+    """Return whether this process can change a file, or what is in a folder; nothing is left changed."""
+    try:
+        if stat.S_ISDIR(path.lstat().st_mode):
+            probe = path / ".probe"
+            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            probe.unlink()
+        else:
+            os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW))
+    except OSError:
+        return False
+    return True

@@ -9,7 +9,7 @@ from edge.device.bad import Verdict
 from edge.device.device import Device
 from edge.device.moment import Moment
 from edge.device.state import Phase, State
-from edge.device.switch import give_up, undo
+from edge.device.switch import give_up, is_trusted, undo
 from edge.errors import DeployError
 
 __all__ = ["Recovery", "recover"]
@@ -27,15 +27,23 @@ class Recovery:
     problem: DeployError | None = None
 
 
-def recover(device: Device, *, moment: Moment, is_valid: Callable[[str], bool] | None = None) -> Recovery:
+def recover(
+    device: Device,
+    *,
+    moment: Moment,
+    is_valid: Callable[[str], bool] | None = None,
+    check_trust: Callable[[str], object] = lambda release: None,
+) -> Recovery:
     """Bring switch and state together; does nothing twice in one boot.
 
     Succeeds whenever `current` is valid: what went wrong besides is in the result, for the journal and the next push.
+    `is_valid` says whether a release could serve; `check_trust` raises DeployError for one that may not be chosen in
+    the place of what is current.
 
     Raises:
         DeployError: only when no valid release could be made current.
     """
-    valid = _Valid(is_valid or device.releases.is_ready)
+    valid = _Valid(is_valid or device.releases.is_ready, check_trust)
     try:
         with device.locked():
             return _recover(device, moment, valid)
@@ -47,8 +55,11 @@ def recover(device: Device, *, moment: Moment, is_valid: Callable[[str], bool] |
 
 
 class _Valid:
-    def __init__(self, is_valid: Callable[[str], bool]) -> None:
-        self._is_valid = is_valid
+    def __init__(self, is_valid: Callable[[str], bool], check_trust: Callable[[str], object]) -> None:
+        self._is_valid, self.check_trust = is_valid, check_trust
+
+    def may_be_chosen(self, release: str) -> bool:
+        return self(release) and is_trusted(self.check_trust, release)
 
     def __call__(self, release: str) -> bool:
         try:
@@ -57,7 +68,7 @@ class _Valid:
             return False
 
 
-def _recover(device: Device, moment: Moment, is_valid: Callable[[str], bool]) -> Recovery:
+def _recover(device: Device, moment: Moment, is_valid: _Valid) -> Recovery:
     current = device.releases.current()
     try:
         state = device.state()
@@ -73,9 +84,7 @@ def _recover(device: Device, moment: Moment, is_valid: Callable[[str], bool]) ->
     return _without_current(device, state, current, moment, is_valid)
 
 
-def _in_trial(
-    device: Device, state: State, current: str | None, moment: Moment, is_valid: Callable[[str], bool]
-) -> Recovery:
+def _in_trial(device: Device, state: State, current: str | None, moment: Moment, is_valid: _Valid) -> Recovery:
     if state.reason is not None:
         return _undone(device, state, state.reason, Verdict.BAD, moment, is_valid)
     if state.boot_id == moment.boot_id:
@@ -90,16 +99,14 @@ def _in_trial(
     return Recovery(release=current, is_on_trial=True, note="the trial begins again after a power cut")
 
 
-def _undone(
-    device: Device, state: State, reason: str, verdict: Verdict, moment: Moment, is_valid: Callable[[str], bool]
-) -> Recovery:
-    landing = undo(device, state, reason, moment=moment, is_valid=is_valid, verdict=verdict)
+def _undone(device: Device, state: State, reason: str, verdict: Verdict, moment: Moment, is_valid: _Valid) -> Recovery:
+    landing = undo(
+        device, state, reason, moment=moment, is_valid=is_valid, check_trust=is_valid.check_trust, verdict=verdict
+    )
     return Recovery(release=landing.release, is_on_trial=False, note=f"rolled back: {reason}")
 
 
-def _never_switched(
-    device: Device, state: State, current: str | None, moment: Moment, is_valid: Callable[[str], bool]
-) -> Recovery:
+def _never_switched(device: Device, state: State, current: str | None, moment: Moment, is_valid: _Valid) -> Recovery:
     # `current` is what it was before the push, and so is its fallback as far as anyone can tell: the release that was
     # armed is not it.
     last = {"release": state.target, "from": current, "result": "failed", "reason": "power", "at": moment.at}
@@ -110,19 +117,19 @@ def _never_switched(
     return Recovery(release=current, is_on_trial=False, note="the switch had not happened")
 
 
-def _without_state(device: Device, current: str | None, moment: Moment, is_valid: Callable[[str], bool]) -> Recovery:
+def _without_state(device: Device, current: str | None, moment: Moment, is_valid: _Valid) -> Recovery:
     if current is not None and is_valid(current):
         device.write_state(_trial_of(current, State(), moment))
         return Recovery(release=current, is_on_trial=True, note="the state was lost: current is on trial again")
     return _without_current(device, State(), current, moment, is_valid)
 
 
-def _without_current(
-    device: Device, state: State, current: str | None, moment: Moment, is_valid: Callable[[str], bool]
-) -> Recovery:
-    if state.fallback not in (None, current) and is_valid(state.fallback or ""):
+def _without_current(device: Device, state: State, current: str | None, moment: Moment, is_valid: _Valid) -> Recovery:
+    if state.fallback not in (None, current) and is_valid.may_be_chosen(state.fallback or ""):
         return _undone(device, state, f"{current} is damaged", Verdict.SUSPECT, moment, is_valid)
-    others = sorted((device.releases.sequence(name), name) for name in device.releases.names() if is_valid(name))
+    others = sorted(
+        (device.releases.sequence(name), name) for name in device.releases.names() if is_valid.may_be_chosen(name)
+    )
     if not others:
         raise give_up(device, state, f"{current or 'nothing'} is current, and no release is valid", moment)
     newest = others[-1][1]

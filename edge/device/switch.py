@@ -18,7 +18,7 @@ from edge.device.state import Phase, State
 from edge.errors import DeployError
 
 __all__ = ["MAX_ATTEMPTS", "MAX_ATTEMPTS_PER_BOOT", "Landing", "arm", "commit", "confirm", "refuse", "roll_back"]
-__all__ += ["count_attempt", "switch_to", "undo"]
+__all__ += ["count_attempt", "is_trusted", "switch_to", "undo"]
 
 MAX_ATTEMPTS_PER_BOOT = 3
 MAX_ATTEMPTS = 6
@@ -131,12 +131,22 @@ def roll_back(
     *,
     moment: Moment,
     is_valid: Callable[[str], bool] | None = None,
+    check_trust: Callable[[str], object] = lambda release: None,
     by_person: bool = False,
 ) -> Landing:
     """Go back to the fallback; with nothing to go back to, the current release may try again a few times.
 
     A release on trial is marked bad and a proven one suspect, unless a person wants the way back. The caller restarts
     the service.
+
+    Args:
+        device: whose switch.
+        reason: for the record.
+        moment: now.
+        is_valid: whether a release could serve.
+        check_trust: raises DeployError for a release that may not be chosen; a refused trial ends on what served
+            before it all the same, because that chooses nothing.
+        by_person: somebody asks; what `check_trust` raises is told.
 
     Raises:
         DeployError: `person.failed`, when nothing is left that could be done alone; the state says so then.
@@ -146,12 +156,13 @@ def roll_back(
         state = device.state()
         if by_person:
             state, verdict = _asked_for(device, state), None
+            if state.fallback is not None:
+                check_trust(state.fallback)
         else:
             state = _counted(device, state, reason, moment)
             verdict = Verdict.BAD if state.phase is Phase.TRIAL else Verdict.SUSPECT
-        return undo(
-            device, state, reason, moment=moment, is_valid=is_valid or device.releases.is_ready, verdict=verdict
-        )
+        valid = is_valid or device.releases.is_ready
+        return undo(device, state, reason, moment=moment, is_valid=valid, check_trust=check_trust, verdict=verdict)
 
 
 def undo(
@@ -162,8 +173,9 @@ def undo(
     moment: Moment,
     is_valid: Callable[[str], bool],
     verdict: Verdict | None,
+    check_trust: Callable[[str], object] = lambda release: None,
 ) -> Landing:
-    """Go back from what `state` says; call only with the state lock held.
+    """Go back from what `state` says, see `roll_back`; call only with the state lock held.
 
     The verdict is written first: a power cut between two of these steps is followed by the same way back.
     """
@@ -175,13 +187,28 @@ def undo(
             device.write_state(state)
     if state.phase is Phase.TRIAL and state.fallback is None:
         return _land(device, state, None, leaving, moment, verdict)
-    if state.fallback not in (None, leaving) and is_valid(state.fallback or ""):
-        return _land(device, state, state.fallback, leaving, moment, verdict)
+    fallback = state.fallback
+    if (
+        fallback is not None
+        and fallback != leaving
+        and is_valid(fallback)
+        and (state.phase is Phase.TRIAL or is_trusted(check_trust, fallback))
+    ):
+        return _land(device, state, fallback, leaving, moment, verdict)
     if state.phase is Phase.IDLE and current is not None and is_valid(current):
         # Nothing better: it may try again, and the attempts are counted.
         device.write_state(replace(state, reason=None))
         return Landing(release=current)
     raise give_up(device, state, f"{reason}; no other valid release to go back to", moment)
+
+
+def is_trusted(check_trust: Callable[[str], object], release: str) -> bool:
+    """Return whether `check_trust` lets a release be chosen."""
+    try:
+        check_trust(release)
+    except DeployError:
+        return False
+    return True
 
 
 def give_up(device: Device, state: State, reason: str, moment: Moment) -> DeployError:

@@ -19,6 +19,7 @@ from edge.errors import DeployError, EngineError
 from edge.runtime.on_record import record, recorded_failure
 from edge.runtime.soundness import is_sound, problem_of, put_aside, require_engine
 from edge.runtime.trial import REFUSED
+from edge.runtime.trust import is_known, require_trusted
 from edge.version import __version__
 
 __all__ = ["WayBack", "go_back", "go_to", "is_needed"]
@@ -81,15 +82,23 @@ def _way_back(device: Device, units: Units, state: State, current: str | None, r
             device.durable.put(device.layout.build_request, json.dumps({"release": current}).encode() + b"\n")
             return WayBack(release=current, note=f"asked for a new engine: {problem.problem}", is_rebuild=True)
     why = state.reason or f"{reason}: {_what_failed(units) if problem is None else problem.problem}"
-    landing = roll_back(device, why, moment=moment, is_valid=lambda release: is_sound(device, release))
-    return WayBack(release=landing.release, note=f"went back: {why}")
+    landing = roll_back(
+        device,
+        why,
+        moment=moment,
+        is_valid=lambda release: is_sound(device, release) and is_known(device, release),
+        check_trust=lambda release: require_trusted(device, release),
+    )
+    done = "went back" if landing.release != current else "tries again"
+    return WayBack(release=landing.release, note=f"{done}: {why}")
 
 
 def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayBack:
     """Put a release that is kept on trial, because a person asks for it.
 
     Raises:
-        DeployError: `request.release`, `request.rollback` if it is not kept or cannot serve; `lock.trial`.
+        DeployError: `request.release`, `request.rollback` if it is not kept or cannot serve; `lock.trial`;
+            `verify.signature.*` if its signer does not count today.
     """
     check_release(release)
     problem = problem_of(device, release)
@@ -98,6 +107,7 @@ def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayB
         raise DeployError(
             "request.rollback", f"release {release} cannot serve: {problem.problem}", hint=f"kept are: {kept}"
         )
+    require_trusted(device, release)
     moment = moment or this_moment()
     with recorded_failure(device, "rollback", release=release, moment=moment):
         arm(device, release, moment=moment, by_force=True)

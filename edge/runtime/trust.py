@@ -18,7 +18,7 @@ from edge.device.counters import read_counters
 from edge.device.device import Device
 from edge.errors import DeployError
 
-__all__ = ["Signed", "is_trusted", "require_known", "require_trusted", "time_of", "verify_offer"]
+__all__ = ["Signed", "is_known", "require_known", "require_trusted", "time_of", "verify_offer"]
 
 _REVOKED, _EXPIRED = "verify.signature.revoked", "verify.signature.expired"
 
@@ -58,15 +58,6 @@ def require_trusted(device: Device, release: str) -> Signed:
     return found
 
 
-def is_trusted(device: Device, release: str) -> bool:
-    """Return whether a kept release may be chosen."""
-    try:
-        require_trusted(device, release)
-    except DeployError:
-        return False
-    return True
-
-
 def require_known(device: Device, release: str) -> Signed:
     """Return a kept release that may go on serving: signed by one whom this device trusts, or trusted once.
 
@@ -81,6 +72,15 @@ def require_known(device: Device, release: str) -> Signed:
         if not problem.code.startswith("verify.signature."):
             raise
         return _once_known(device, content, signature, problem)
+
+
+def is_known(device: Device, release: str) -> bool:
+    """Return whether a kept release may go on serving; where that cannot be told, it may."""
+    try:
+        require_known(device, release)
+    except DeployError as problem:
+        return not problem.code.startswith("verify.")
+    return True
 
 
 def time_of(device: Device) -> datetime:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from edge.device.device import Device
 from edge.device.garbage import collect
 from edge.device.moment import this_moment
 from edge.device.releases import check_release
@@ -17,6 +18,7 @@ from edge.errors import DeployError
 from edge.runtime.agent.conversation import Request, text_of
 from edge.runtime.agent.release import restart_runtime, start_trial
 from edge.runtime.agent.session import Session
+from edge.runtime.trust import require_trusted
 
 __all__ = ["confirm", "gc", "rollback"]
 
@@ -35,7 +37,7 @@ def rollback(session: Session, request: Request) -> Mapping[str, Any]:
     """Go back: at once to the release before, or, `to` one that is kept, by a trial like that of a push.
 
     The release before was proven, and it is what the device itself would go back to; any other one may have been
-    proven long ago, with other cameras.
+    proven long ago, with other cameras. Neither is gone to if its signer does not count today.
     """
     session.check_locked(request)
     device = session.device
@@ -50,7 +52,13 @@ def rollback(session: Session, request: Request) -> Mapping[str, Any]:
             hint="edge-deploy status lists what is kept; name one with --to",
         )
     session.talk.go_on_alone()
-    landing = roll_back(device, f"asked for by {session.who}", moment=this_moment(), by_person=True)
+    landing = roll_back(
+        device,
+        f"asked for by {session.who}",
+        moment=this_moment(),
+        check_trust=lambda release: check_choice(device, release),
+        by_person=True,
+    )
     problem = restart_runtime(session)
     return {"release": landing.release, "on_trial": landing.is_on_trial, "note": problem or ""}
 
@@ -65,7 +73,17 @@ def _rollback_to(session: Session, release: str) -> Mapping[str, Any]:
         )
     if device.releases.current() == release and device.state().phase is Phase.IDLE:
         return {"release": release, "on_trial": False, "note": "it serves already"}
+    check_choice(device, release)
     return {**start_trial(session, release, confirm=False, offer=None), "on_trial": True}
+
+
+def check_choice(device: Device, release: str) -> None:
+    """Raise DeployError `verify.*` if a person may not go back to a release that is kept."""
+    try:
+        require_trusted(device, release)
+    except DeployError as error:
+        hint = "push a release that is signed by a key that counts today; what serves now goes on"
+        raise DeployError(error.code, f"release {release}: {error.problem}", hint=hint) from None
 
 
 def gc(session: Session, request: Request) -> Mapping[str, Any]:

@@ -1,13 +1,15 @@
 """The users of a device as processes with uids of their own, on a device in a folder: whom the kernel lets do what.
 
 Users, groups and memberships come from the sysusers file that we ship, folders from the steps of `provision` and from
-the units; only the numbers are made up. Nothing of it is there for a process that is not root.
+the units. Groups have numbers that are made up; users have those of accounts that every system has and nothing runs
+under, because ssh-keygen works for no uid without an account. Nothing of it is there for a process that is not root.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -32,6 +34,7 @@ from tests.support.manifests import allow
 SYSTEMD = Path(__file__).parents[2] / "systemd"
 STRANGER = "a fourth user"
 _FIRST_ID = 61000
+_LAST_OF_SYSTEM = 100  # on Debian and Ubuntu: accounts that are the same everywhere
 _NEVER_BACK = 70  # exit code of a process that could not become somebody else
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users at once")
@@ -81,6 +84,7 @@ def people() -> People:
     uids: dict[str, int] = {}
     gids: dict[str, int] = {"root": 0}
     groups: dict[str, list[str]] = {}
+    accounts = [one for one in pwd.getpwall() if 0 < one.pw_uid < _LAST_OF_SYSTEM]
     for line in (SYSTEMD / "sysusers.conf").read_text().splitlines():
         words = shlex.split(line, comments=True)
         if not words:
@@ -89,11 +93,11 @@ def people() -> People:
         if kind in ("g", "u"):
             gids.setdefault(name, _FIRST_ID + len(gids))
         if kind == "u":
-            uids[name] = gids[name]
+            uids[name] = accounts.pop().pw_uid
             groups.setdefault(name, [])
         if kind == "m":
             groups[name].append(words[2])
-    uids[STRANGER] = gids[STRANGER] = _FIRST_ID + 900
+    uids[STRANGER], gids[STRANGER] = accounts.pop().pw_uid, _FIRST_ID + 900
     return People({"root": 0, **uids}, gids, {**{user: tuple(names) for user, names in groups.items()}, STRANGER: ()})
 
 

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test check lab lab-jetpack6 lab-jetpack7 lab-aarch64 lab-machine lab-container pycuda-wheels format bench reliability docs kernels clean
+.PHONY: help setup demo test check lab lab-jetpack6 lab-jetpack7 lab-aarch64 lab-machine lab-container pycuda-wheels lock format bench reliability docs kernels clean
 
 help:            ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,6 +50,9 @@ lab-container: setup   ## the device image on Debian, amd64 and emulated aarch64
 
 pycuda-wheels: setup   ## pycuda for Jetsons, which provision then gathers; needs root, debootstrap, qemu-user-static
 	@$(PYTHON) -m tools.pycuda $(ARGS)
+
+lock: setup      ## choose the wheels of devices anew, with their SHA-256: edge/deploy/provision/lock.json
+	@$(PYTHON) -m tools.lock $(ARGS)
 
 format: setup    ## let ruff write
 	@.venv/bin/ruff format edge tests tools

@@ -107,7 +107,7 @@ def _context(architecture: str, folder: Path) -> Path:
     (folder / "wheelhouse").mkdir()
     wheels = gather_wheels(_facts(architecture))
     for name in wheels.digests:
-        shutil.copy2(wheels.folder / name, folder / "wheelhouse" / name)
+        shutil.copy2(wheels.paths[name], folder / "wheelhouse" / name)
     return folder
 
 

@@ -39,4 +39,4 @@ def test_provision_gathers_it_for_a_jetson_with_all_that_it_needs(made):
     names = {name.split("-")[0].lower() for name in gathered.digests}
     assert wheel.name in gathered.digests
     assert {"pytools", "mako", "markupsafe", "platformdirs", "numpy", "openvino"} <= names
-    assert gathered.requirement.startswith("edge-deploy[jetson]==")
+    assert "pycuda==" in gathered.requirements

@@ -1,20 +1,26 @@
-"""Wheels that have metadata only, and the facts of a device that they are for."""
+"""Wheels that have metadata only, a lock that names them, and the facts of a device that they are for."""
 
 from __future__ import annotations
 
+import hashlib
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from edge.deploy.provision.facts import ProvisionFacts
+from edge.deploy.provision.lock import ENVIRONMENTS, Lock, LockedWheel
 
 
 def device_facts(
-    python: tuple[int, int] = (3, 10), architecture: str = "aarch64", l4t: str | None = None
+    python: tuple[int, int] = (3, 10),
+    architecture: str = "aarch64",
+    l4t: str | None = None,
+    glibc: tuple[int, int] = (2, 35),
 ) -> ProvisionFacts:
     return ProvisionFacts(
         architecture=architecture,
         python=python,
-        glibc=(2, 35),
+        glibc=glibc,
         systemd=249,
         has_nvmap=l4t is not None,
         l4t=l4t,
@@ -44,3 +50,16 @@ def little_wheel(
         archive.writestr(f"{stem}.dist-info/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: {is_pure}\nTag: {tag}\n")
         archive.writestr(f"{stem}.dist-info/RECORD", "")
     return path
+
+
+def little_lock(wheels: Iterable[Path], *, jetson: tuple[str, ...] = ()) -> Lock:
+    """Return a lock with these wheels for every device; those named in `jetson` for Jetsons alone."""
+    locked = []
+    for wheel in sorted(wheels):
+        name, version = wheel.name.split("-")[:2]
+        use = "install" if name == "pip" else "jetson" if name in jetson else "serve"
+        sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        locked.append(
+            LockedWheel(name=name.replace("_", "-"), version=version, wheel=wheel.name, sha256=sha256, use=use)
+        )
+    return Lock(made_at="2026-11-22T00:00:00Z", environments=dict.fromkeys(ENVIRONMENTS, tuple(locked)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CUDA_HEADERS", "DEBIAN", "PYCUDA", "PYTHONS", "Python", "Source"]
+__all__ = ["CUDA_HEADERS", "DEBIAN", "PYCUDA", "PYCUDA_NEEDS", "PYTHONS", "Python", "Source"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,9 @@ PYTHONS = (
 
 PYCUDA = ("pycuda==2026.1", "759516160628ba06f32ce7e563e3f5b9214691dc9528a03ea99ea1073f4e14ba")
 """On the package index, source only; and the SHA-256 of that."""
+
+PYCUDA_NEEDS = ("mako", "platformdirs>=2.2.0", "pytools>=2011.2")
+"""What it requires; provision holds the lock of wheels against the wheel's own words again."""
 
 CUDA_HEADERS = (
     "nvidia-cuda-runtime-cu12==12.2.140",

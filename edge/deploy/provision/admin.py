@@ -65,14 +65,14 @@ class AdminShell:
             ) from None
         return answer
 
-    def upload(self, folder: Path, names: Iterable[str]) -> str:
+    def upload(self, paths: Iterable[Path]) -> str:
         """Copy files into a new folder of the administrator's and return its path; `discard` removes it.
 
         Raises:
             DeployError: `transfer.ssh`.
         """
         place = self._run(["mktemp -d /tmp/edge-provision.XXXXXX"], b"", timeout_s=_FACTS_S).decode().strip()
-        tar = ["tar", "-C", str(folder), "-cf", "-", "--", *names]
+        tar = ["tar", "-cf", "-", *(word for path in paths for word in ("-C", str(path.parent), path.name))]
         with subprocess.Popen(tar, stdout=subprocess.PIPE) as packing:
             line = ssh_command(self.address, [f"tar -C {shlex.quote(place)} -xf -"])
             done = subprocess.run(line, stdin=packing.stdout, capture_output=True, timeout=_UPLOAD_S, check=False)

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from edge.errors import DeployError
 
-__all__ = ["FACTS_SCRIPT", "ProvisionFacts", "facts_from_text"]
+__all__ = ["FACTS_SCRIPT", "WHEEL_STORE", "ProvisionFacts", "facts_from_text"]
+
+WHEEL_STORE = "/var/cache/edge-deploy/wheels"
+"""Where a device keeps the wheels of the version in use, root's alone to write, so that they are not sent again."""
 
 _NEEDED = ("python3", "systemctl", "systemd-sysusers", "ssh-keygen", "sudo", "visudo", "useradd")
 _TESTED = ("x86_64", "aarch64")
@@ -25,6 +28,7 @@ test -r /etc/nv_tegra_release && sed -n "$l4t" /etc/nv_tegra_release
 test -s /etc/edge-deploy/home/.ssh/authorized_keys && echo "has=key"
 test -s /etc/edge-deploy/allowed_signers && echo "has=signer"
 for file in /etc/edge-deploy/credentials/*; do test -f "$file" && echo "credential=${{file##*/}}"; done
+sha256sum {WHEEL_STORE}/*.whl 2>/dev/null | sed -n 's/^\\([0-9a-f]\\{{64\\}}\\) .*/wheel=\\1/p'
 echo "free=$(df -Pk /opt 2>/dev/null | sed -n '2s/ \\+/ /gp' | cut -d' ' -f4)"
 echo "end=yes"
 """
@@ -32,7 +36,10 @@ echo "end=yes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisionFacts:
-    """A device as it is before a provision; `free_bytes` is of the file system with /opt, `l4t` None: no Jetson."""
+    """A device as it is before a provision; `free_bytes` is of the file system with /opt, `l4t` None: no Jetson.
+
+    `wheels` are the SHA-256 of those that it keeps, computed there now.
+    """
 
     architecture: str
     python: tuple[int, int]
@@ -44,6 +51,7 @@ class ProvisionFacts:
     has_signer: bool
     credentials: tuple[str, ...]
     free_bytes: int
+    wheels: frozenset[str] = frozenset()
 
 
 def facts_from_text(text: str, *, target: str) -> ProvisionFacts:
@@ -79,6 +87,7 @@ def facts_from_text(text: str, *, target: str) -> ProvisionFacts:
         has_signer=("has", "signer") in pairs,
         credentials=tuple(value for name, value in pairs if name == "credential"),
         free_bytes=int(values["free"] or 0) * 1024,
+        wheels=frozenset(value for name, value in pairs if name == "wheel"),
     )
 
 

@@ -1,7 +1,6 @@
 """What a Jetson needs beyond other devices: pycuda, which the package index has as source only.
 
-Its wheels are made once, by `make pycuda-wheels`, and kept in a folder of the cache, from where they are gathered like
-every other.
+Its wheels are made once, by `make pycuda-wheels`, and kept in a folder of the cache, from where they are gathered.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from pathlib import Path
 from edge.deploy.provision.facts import ProvisionFacts
 from edge.errors import DeployError
 
-__all__ = ["EXTRA", "PYTHONS", "cache", "extra_of", "no_pycuda", "pycuda_folder", "pycuda_wheel"]
+__all__ = ["EXTRA", "PYTHONS", "cache", "extra_of", "pycuda_folder", "pycuda_wheel"]
 
 EXTRA = "jetson"
 """The extra of edge-deploy that such a device gets."""
@@ -36,22 +35,20 @@ def extra_of(facts: ProvisionFacts) -> str | None:
     return EXTRA if facts.l4t is not None and facts.python in PYTHONS else None
 
 
-def pycuda_wheel(facts: ProvisionFacts) -> Path:
-    """Return the newest wheel of pycuda for a device.
+def pycuda_wheel(facts: ProvisionFacts, folder: Path | None = None) -> Path:
+    """Return the newest wheel of pycuda for a device, from where `make pycuda-wheels` puts it or from a given folder.
+
+    No lock names it, because it is made on this side (docs/adr/0017): its SHA-256 is that of the file found.
 
     Raises:
         DeployError: `request.pycuda`, if none has been made.
     """
+    folder = folder or pycuda_folder()
     python = f"cp{facts.python[0]}{facts.python[1]}"
-    found = sorted(pycuda_folder().glob(f"pycuda-*-{python}-{python}-linux_{facts.architecture}.whl"))
-    if not found:
-        raise no_pycuda(facts, pycuda_folder())
-    return found[-1]
-
-
-def no_pycuda(facts: ProvisionFacts, folder: Path) -> DeployError:
-    """Return the error that says what is missing in a folder, and how to make it."""
-    return DeployError(
+    found = sorted(folder.glob(f"pycuda-*-{python}-{python}-linux_{facts.architecture}.whl"))
+    if found:
+        return found[-1]
+    raise DeployError(
         "request.pycuda",
         f"{folder} has no wheel of pycuda for Python {facts.python[0]}.{facts.python[1]} on {facts.architecture}, "
         f"which TensorRT needs on this Jetson (L4T {facts.l4t}), and the package index has none",

@@ -78,8 +78,9 @@ def _apply(
     host, place = shell.address.host, None
     if any(change.startswith("install ") for change in plan.changes):
         _require_room(wheels, facts, host)
-        tell(f"{host}: upload of {wheels.length_bytes / 1e6:.1f} MB")
-        place = shell.upload(wheels.folder, wheels.digests)
+        missing = wheels.missing(facts.wheels)
+        tell(f"{host}: upload of {wheels.missing_bytes(facts.wheels) / 1e6:.1f} MB")
+        place = shell.upload(missing) if missing else None
     try:
         tell(f"{host}: {len(plan.changes)} changes")
         done = _ask(shell, {"steps": steps(wanted, facts, wheels, folder=place), "is_plan": False})

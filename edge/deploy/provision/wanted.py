@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edge.deploy.provision.facts import ProvisionFacts
+from edge.deploy.provision.facts import WHEEL_STORE, ProvisionFacts
 from edge.deploy.provision.keys import PublicKey
 from edge.deploy.provision.wheels import WheelSet
 
@@ -50,7 +50,7 @@ def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, *, folder: st
         *_trust(wanted),
         _file("/etc/sudoers.d/edge-deploy", _shipped("sudoers"), mode=0o440, test=["visudo", "-cqf"]),
         *_units(wanted, facts),
-        _software(wheels, folder),
+        _software(wheels, facts, folder),
         {"kind": "Enabled", "path": "units", "units": list(_AT_BOOT), "stops": [f"{unit}.service" for unit in _UNITS]},
     ]
     return [{"id": f"{step['kind']} {step['path']}", **step} for step in made]
@@ -132,17 +132,19 @@ def _credentials(names: Sequence[str]) -> str:
     return text
 
 
-def _software(wheels: WheelSet, folder: str | None) -> Step:
+def _software(wheels: WheelSet, facts: ProvisionFacts, folder: str | None) -> Step:
     libraries = len(wheels.digests) - 2
+    sizes = f"{wheels.length_bytes / 1e6:.1f} MB, {wheels.missing_bytes(facts.wheels) / 1e6:.1f} MB of them to send"
     return {
         "kind": "Software",
         "path": f"/opt/{wheels.name}",
         "link": "/opt/edge",
-        "title": f"edge-deploy {wheels.version} with {libraries} libraries ({wheels.length_bytes / 1e6:.1f} MB)",
-        "requirement": wheels.requirement,
+        "title": f"edge-deploy {wheels.version} with {libraries} libraries ({sizes})",
+        "requirements": wheels.requirements,
         "pip": wheels.pip,
         "wheels": dict(wheels.digests),
         "folder": folder,
+        "store": WHEEL_STORE,
     }
 
 

@@ -1,8 +1,6 @@
 """A Jetson gets pycuda, which nobody publishes as a wheel: found where it was made, or said how to make it."""
 
 import dataclasses
-import functools
-import shutil
 import subprocess
 
 import pytest
@@ -15,7 +13,7 @@ from edge.deploy.provision.wanted import Wanted
 from edge.deploy.provision.wheels import gather_wheels, read_wheels
 from edge.errors import DeployError
 from edge.transport.ssh_command import SshAddress
-from tests.support.little_wheels import device_facts, little_wheel
+from tests.support.little_wheels import device_facts, little_lock, little_wheel
 
 JETSON = device_facts(l4t="36.4.3")
 # As NVIDIA writes it, with what follows on the line.
@@ -28,13 +26,17 @@ def index(tmp_path, monkeypatch):
     index, own = tmp_path / "index", tmp_path / "own"
     index.mkdir()
     own.mkdir()
-    ours = little_wheel(own, "edge-deploy", "0.1.0", "pycuda>=2026.1; extra == 'jetson'", extras=("jetson",))
+    ours = little_wheel(
+        own, "edge-deploy", "0.1.0", "pycuda>=2026.1; extra == 'jetson'", extras=("jetson",)
+    ).read_bytes()
     for one in (("pip", "26.0"), ("pytools", "2026.1"), ("mako", "1.3")):
         little_wheel(index, *one)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(gathering, "_own_wheel", lambda folder: shutil.copy2(ours, folder / ours.name))
+    monkeypatch.setattr(gathering, "own_wheel", lambda: ours)
+    lock = little_lock(index.glob("*.whl"), jetson=("pytools", "mako"))
+    monkeypatch.setattr(gathering, "read_lock", lambda: lock)
     return index
 
 
@@ -62,7 +64,8 @@ def test_a_jetson_gets_the_pycuda_of_its_python_with_what_that_needs(make, pytho
     assert f"pycuda-2026.1-{tag}-{tag}-linux_aarch64.whl" in gathered.digests
     assert sum(name.startswith("pycuda") for name in gathered.digests) == 1
     assert {"pytools-2026.1-py3-none-any.whl", "mako-1.3-py3-none-any.whl"} <= set(gathered.digests)
-    assert gathered.requirement == "edge-deploy[jetson]==0.1.0"
+    assert gathered.made_here == (f"pycuda-2026.1-{tag}-{tag}-linux_aarch64.whl",)
+    assert "pycuda==2026.1 --hash=sha256:" in gathered.requirements
     assert gather_wheels(facts, extra=extra_of(facts)) == gathered
 
 
@@ -115,20 +118,16 @@ def test_other_devices_need_nothing_of_it(make, facts):
     gathered = gather_wheels(facts, extra=extra_of(facts))
 
     assert sorted(gathered.digests) == ["edge_deploy-0.1.0-py3-none-any.whl", "pip-26.0-py3-none-any.whl"]
-    assert gathered.requirement == "edge-deploy==0.1.0"
+    assert "pycuda" not in gathered.requirements
 
 
-def test_a_folder_given_for_a_jetson_has_to_hold_it_too(tmp_path):
-    add = functools.partial(little_wheel, tmp_path)
-    add("edge-deploy", "0.1.0", "pycuda>=2026.1; extra == 'jetson'", extras=("jetson",))
-    add("pip", "26.0")
-
+def test_a_folder_given_for_a_jetson_has_to_hold_it_too(index):
     with pytest.raises(DeployError) as caught:
-        read_wheels(tmp_path, JETSON, extra="jetson")
+        read_wheels(index, JETSON, extra="jetson")
     assert caught.value.code == "request.pycuda"
-    assert read_wheels(tmp_path, JETSON).requirement == "edge-deploy==0.1.0"
-    add("pycuda", "2026.1", tag="cp310-cp310-linux_aarch64")
-    assert read_wheels(tmp_path, JETSON, extra="jetson").requirement == "edge-deploy[jetson]==0.1.0"
+    assert "pycuda" not in read_wheels(index, JETSON).requirements
+    little_wheel(index, "pycuda", "2026.1", tag="cp310-cp310-linux_aarch64")
+    assert "pycuda==2026.1" in read_wheels(index, JETSON, extra="jetson").requirements
 
 
 @pytest.mark.parametrize(("content", "l4t"), [(L4T, "36.4.3"), (None, None), ("", None), ("# nonsense\n", None)])
@@ -162,14 +161,10 @@ class Shell:
 
 
 @pytest.mark.parametrize(
-    ("facts", "is_cpu_only", "requirement"),
-    [
-        (JETSON, False, "edge-deploy[jetson]==0.1.0"),
-        (JETSON, True, "edge-deploy==0.1.0"),
-        (device_facts(), False, "edge-deploy==0.1.0"),
-    ],
+    ("facts", "is_cpu_only", "has_pycuda"),
+    [(JETSON, False, True), (JETSON, True, False), (device_facts(), False, False)],
 )
-def test_what_a_device_is_told_to_install(make, facts, is_cpu_only, requirement):
+def test_what_a_device_is_told_to_install(make, facts, is_cpu_only, has_pycuda):
     make("cp310")
     shell = Shell(dataclasses.replace(facts, has_key=True, has_signer=True))
     wanted = Wanted(name="gate-01", compatible=("any",), is_setting_stated=False, networks=None, keys=[], signers=[])
@@ -177,5 +172,5 @@ def test_what_a_device_is_told_to_install(make, facts, is_cpu_only, requirement)
     provision(shell, wanted, wheels=None, is_cpu_only=is_cpu_only, is_plan=True, tell=lambda text: None)
 
     (software,) = [step for step in shell.asked[0]["steps"] if step["kind"] == "Software"]
-    assert software["requirement"] == requirement
-    assert any(name.startswith("pycuda") for name in software["wheels"]) == ("jetson" in requirement)
+    assert ("pycuda==2026.1" in software["requirements"]) == has_pycuda
+    assert any(name.startswith("pycuda") for name in software["wheels"]) == has_pycuda

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import grp
+import hashlib
 import os
 import pwd
 import shutil
@@ -103,22 +104,43 @@ class Software(Step):
                 os.unlink(link)
             for name in names:
                 shutil.rmtree(os.path.join(os.path.dirname(self.path), name), ignore_errors=True)
+            if "store" in self.values:
+                shutil.rmtree(os.path.dirname(self.values["store"]), ignore_errors=True)
         return f"remove {link} and {', '.join(names)}"
 
     def _is_complete(self) -> bool:
         return os.path.isfile(os.path.join(self.path, ".complete"))
 
     def _install(self) -> None:
-        wheels = self.values["folder"]
-        for name, digest in self.values["wheels"].items():
-            if sha256(os.path.join(wheels, name)) != digest:
-                raise Conflict(f"{name} has not arrived as it was sent")
+        store = self._stored()
         run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", self.path])
-        pip = [os.path.join(self.path, "bin", "python"), os.path.join(wheels, self.values["pip"], "pip"), "install"]
-        pip += ["--no-index", "--no-cache-dir", "--disable-pip-version-check", "--find-links", wheels]
-        run([*pip, self.values["requirement"]])
+        locked = os.path.join(self.path, "requirements.txt")
+        put(locked, self.values["requirements"].encode(), 0o644, (0, 0), None)
+        pip = [os.path.join(self.path, "bin", "python"), os.path.join(store, self.values["pip"], "pip"), "install"]
+        pip += ["--no-index", "--no-deps", "--no-cache-dir", "--disable-pip-version-check", "--find-links", store]
+        run([*pip, "--require-hashes", "--requirement", locked])
         put(os.path.join(self.path, ".complete"), b"", 0o644, (0, 0), None)
         os.sync()
+
+    def _stored(self) -> str:
+        """Take into root's own folder what was sent, each as its SHA-256 says, and nothing else; return the folder."""
+        store: str = self.values["store"]
+        os.makedirs(store, mode=0o755, exist_ok=True)
+        for name in set(os.listdir(store)) - set(self.values["wheels"]):
+            os.unlink(os.path.join(store, name))
+        for name, digest in self.values["wheels"].items():
+            path = os.path.join(store, name)
+            if os.path.isfile(path) and sha256(path) == digest:
+                continue
+            try:
+                with open(os.path.join(self.values["folder"] or "", name), "rb") as file:
+                    content = file.read()
+            except FileNotFoundError:
+                content = b""
+            if hashlib.sha256(content).hexdigest() != digest:
+                raise Conflict(f"{name} has not arrived as it was sent")
+            put(path, content, 0o644, (0, 0), None)
+        return store
 
 
 class Enabled(Step):

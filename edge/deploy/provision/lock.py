@@ -1,0 +1,119 @@
+"""The lock: the one wheel of each library for each kind of device, by its SHA-256 (docs/adr/0021).
+
+`make lock` writes it; nothing here asks a package index.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from edge.errors import DeployError
+
+__all__ = ["ENVIRONMENTS", "FORMAT", "Environment", "Lock", "LockedWheel", "Use", "read_lock"]
+
+FORMAT = "edge.lock/1"
+Use = Literal["serve", "jetson", "install"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Environment:
+    """What decides which wheels a device can use; all have a glibc of 2.35 or newer."""
+
+    architecture: str
+    python: tuple[int, int]
+
+    def __str__(self) -> str:
+        """Return it as the lock names it."""
+        return f"{self.architecture}-cp{self.python[0]}{self.python[1]}"
+
+    @property
+    def title(self) -> str:
+        """Return it as a person says it."""
+        return f"Python {self.python[0]}.{self.python[1]} on {self.architecture}"
+
+
+# JetPack 6 and Ubuntu 22.04, Debian 12, JetPack 7 and Ubuntu 24.04, Debian 13.
+ENVIRONMENTS = tuple(
+    Environment(architecture, (3, minor)) for architecture in ("aarch64", "x86_64") for minor in (10, 11, 12, 13)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedWheel:
+    """One wheel of one library.
+
+    Attributes:
+        wheel: its file name.
+        use: `serve`: on every device; `jetson`: with pycuda; `install`: pip, which installs the others and stays away.
+        requires: what it needs on this kind of device, without markers.
+        supplier: author or maintainer, as the package states; None: it does not.
+        license: as the package states.
+    """
+
+    name: str
+    version: str
+    wheel: str
+    sha256: str
+    use: Use
+    requires: tuple[str, ...] = ()
+    supplier: str | None = None
+    license: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.use not in get_args(Use) or len(self.sha256) != 64 or "/" in self.wheel:
+            raise ValueError(f"{self} is no locked wheel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """The wheels of each environment, sorted by name; `made_at`: when they were last chosen, UTC as in RFC 3339."""
+
+    made_at: str
+    environments: Mapping[Environment, Sequence[LockedWheel]]
+
+    def wheels_for(self, environment: Environment, *, is_jetson: bool) -> tuple[LockedWheel, ...]:
+        """Return what a device needs.
+
+        Raises:
+            DeployError: `request.wheels`, if the lock does not know such devices.
+        """
+        if environment not in self.environments:
+            raise DeployError(
+                "request.wheels",
+                f"no wheels are locked for {environment.title}, only for {', '.join(map(str, self.environments))}",
+                hint="a newer edge-deploy may know them; a checkout can be taught by `make lock`",
+            )
+        return tuple(one for one in self.environments[environment] if is_jetson or one.use != "jetson")
+
+    def __iter__(self) -> Iterator[Environment]:
+        """Go over the environments."""
+        return iter(self.environments)
+
+
+def read_lock(content: bytes | None = None) -> Lock:
+    """Return the lock in `content`, or the one that this edge-deploy brings.
+
+    Raises:
+        DeployError: `request.wheels`, if it cannot be used.
+    """
+    if content is None:
+        content = (importlib.resources.files("edge.deploy.provision") / "lock.json").read_bytes()
+    try:
+        values = json.loads(content)
+        if values["format"] != FORMAT:
+            raise ValueError(f"expected {FORMAT}, got {values['format']!r}")
+        named = {str(environment): environment for environment in ENVIRONMENTS}
+        environments = {
+            named[name]: tuple(_locked(one) for one in wheels) for name, wheels in values["environments"].items()
+        }
+        return Lock(made_at=str(values["made_at"]), environments=environments)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DeployError("request.wheels", f"the lock of wheels cannot be used: {error}") from None
+
+
+def _locked(values: Mapping[str, Any]) -> LockedWheel:
+    return LockedWheel(**{**values, "requires": tuple(values.get("requires", ()))})

@@ -1,0 +1,133 @@
+"""edge-deploy's own wheel, made of the files that run here and of no others: no index, no build tool is asked.
+
+The same files give the same bytes; a wheel that is installed gives itself again.
+Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/.
+"""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import hashlib
+import importlib.metadata
+import io
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from edge.errors import DeployError
+from edge.version import __version__
+
+__all__ = ["OURS", "own_wheel"]
+
+OURS = f"edge_deploy-{__version__}-py3-none-any.whl"
+_INFO = f"edge_deploy-{__version__}.dist-info"
+_STATED = ("METADATA", "entry_points.txt")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_WHEEL = "Wheel-Version: 1.0\nGenerator: edge-deploy\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+
+def own_wheel(root: Path | None = None) -> bytes:
+    """Return the wheel of the package that runs from `root`: a checkout, or where wheels are installed.
+
+    Raises:
+        DeployError: `request.wheels`, if it is neither, or an installed file is not as it was installed.
+    """
+    root = root or Path(__file__).parents[3]
+    files = dict(_of_checkout(root) if (root / "setup.cfg").is_file() else _of_installation(root))
+    files[f"{_INFO}/WHEEL"] = _WHEEL.encode()
+    record = "".join(f"{name},{_record_hash(content)},{len(content)}\n" for name, content in sorted(files.items()))
+    files[f"{_INFO}/RECORD"] = f"{record}{_INFO}/RECORD,,\n".encode()
+    return _zipped(files)
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:  # what compresses differs from machine to machine
+        for name, content in sorted(files.items()):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.create_system, entry.external_attr = 3, 0o100644 << 16
+            archive.writestr(entry, content)
+    return packed.getvalue()
+
+
+def _record_hash(content: bytes) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+def _of_installation(root: Path) -> Iterator[tuple[str, bytes]]:
+    found = list(importlib.metadata.distributions(name="edge-deploy", path=[str(root)]))
+    if len(found) != 1 or found[0].version != __version__ or not found[0].files:
+        raise _failed(f"{root} is neither a checkout of edge-deploy {__version__} nor where its wheel was installed")
+    for file in found[0].files:
+        name = file.as_posix()
+        if not _is_ours(PurePosixPath(name)):
+            continue
+        path = root / name
+        content = path.read_bytes() if path.is_file() else b""
+        if file.hash is None or f"{file.hash.mode}={file.hash.value}" != _record_hash(content):
+            raise _failed(f"{path} is not as it was installed")
+        yield name, content
+
+
+def _is_ours(path: PurePosixPath) -> bool:
+    if path.parts[0] == _INFO:
+        return path.parts[1] == "licenses" or path.name in _STATED
+    return path.parts[0] == "edge" and path.suffix != ".pyc"
+
+
+def _of_checkout(root: Path) -> Iterator[tuple[str, bytes]]:
+    setup = configparser.ConfigParser()
+    setup.read(root / "setup.cfg", encoding="utf-8")
+    places, data = dict(setup["options"]), setup["options.package_data"]
+    moved = dict(line.replace(" ", "").split("=") for line in _lines(places["package_dir"]))
+    for package in _lines(places["packages"]):
+        inside = package.replace(".", "/")
+        folder = root / moved.get(package, _moved_parent(package, moved) or inside)
+        for pattern in ("*.py", *(one.strip() for one in data.get(package, "").split(",") if one.strip())):
+            for path in sorted(folder.glob(pattern)):
+                if path.is_file():
+                    yield f"{inside}/{path.relative_to(folder).as_posix()}", path.read_bytes()
+    yield f"{_INFO}/METADATA", _metadata(setup).encode()
+    yield f"{_INFO}/entry_points.txt", _entry_points(setup).encode()
+    yield f"{_INFO}/licenses/LICENSE", (root / "LICENSE").read_bytes()
+
+
+def _moved_parent(package: str, moved: Mapping[str, str]) -> str | None:
+    for parent, folder in moved.items():
+        if package.startswith(f"{parent}."):
+            return folder + "/" + package[len(parent) + 1 :].replace(".", "/")
+    return None
+
+
+def _metadata(setup: configparser.ConfigParser) -> str:
+    about, options = setup["metadata"], setup["options"]
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {about['name']}",
+        f"Version: {__version__}",
+        f"Summary: {about['description']}",
+        f"License: {about['license']}",
+        f"Requires-Python: {options['python_requires']}",
+        *(f"Requires-Dist: {one}" for one in _lines(options["install_requires"])),
+    ]
+    for extra, requirements in sorted(setup["options.extras_require"].items()):
+        lines.append(f"Provides-Extra: {extra}")
+        for requirement in _lines(requirements):
+            name, _, marker = requirement.partition(";")
+            whole = f"({marker.strip()}) and extra == '{extra}'" if marker else f"extra == '{extra}'"
+            lines.append(f"Requires-Dist: {name.strip()}; {whole}")
+    return "\n".join(lines) + "\n"
+
+
+def _entry_points(setup: configparser.ConfigParser) -> str:
+    groups = setup["options.entry_points"].items()
+    return "".join(f"[{group}]\n" + "".join(f"{line}\n" for line in _lines(text)) for group, text in groups)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _failed(problem: str) -> DeployError:
+    return DeployError("request.wheels", problem, hint="install edge-deploy anew, and run the command again")

@@ -1,0 +1,151 @@
+"""A device takes wheels into root's own folder by SHA-256, and the real pip installs them without an index."""
+
+import ensurepip
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from edge.deploy.provision.facts import FACTS_SCRIPT, WHEEL_STORE, facts_from_text
+from edge.deploy.provision.remote.system import Software
+from edge.deploy.provision.remote.tools import Conflict
+from tests.support.little_wheels import little_wheel
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="gives files to root, as provision does: needs root")
+
+
+def real_pip(folder: Path) -> Path:
+    """Copy the pip that this Python brings into a folder: Debian keeps it in a place of its own."""
+    places = (Path("/usr/share/python-wheels"), Path(ensurepip.__file__).parent / "_bundled")
+    pip = next(one for place in places for one in place.glob("pip-*.whl"))
+    return Path(shutil.copy2(pip, folder / pip.name))
+
+
+@pytest.fixture
+def sent(tmp_path):
+    """Return the folder with what was sent."""
+    folder = tmp_path / "sent"
+    folder.mkdir()
+    little_wheel(folder, "numpy", "2.0")
+    little_wheel(folder, "edge-deploy", "0.1.0", "numpy>=1.24", "newcomer")
+    real_pip(folder)
+    return folder
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def step(tmp_path, sent):
+    """Return what makes the step, which keeps the SHA-256 of the wheels as they are now."""
+    wheels = {path.name: digest(path) for path in sent.iterdir()}
+    (tmp_path / "opt").mkdir()
+
+    def step(folder=sent, requirements=None, name="edge-1", **more):
+        lines = [
+            f"{file.split('-')[0].replace('_', '-')}=={file.split('-')[1]} --hash=sha256:{sha256}\n"
+            for file, sha256 in wheels.items()
+            if not file.startswith("pip-")
+        ]
+        values = {
+            "path": str(tmp_path / "opt" / name),
+            "link": str(tmp_path / "opt/edge"),
+            "title": "edge-deploy",
+            "requirements": requirements or "".join(lines),
+            "pip": next(file for file in wheels if file.startswith("pip-")),
+            "wheels": wheels,
+            "folder": None if folder is None else str(folder),
+            "store": str(tmp_path / "cache/edge-deploy/wheels"),
+        }
+        return Software({**values, **more}, None)
+
+    return step
+
+
+def installed(tmp_path: Path) -> list[str]:
+    folders = (tmp_path / "opt/edge").glob("lib/python*/site-packages/*.dist-info")
+    return sorted(folder.name for folder in folders)
+
+
+def test_what_was_sent_is_installed_and_kept_for_the_next_time(step, sent, tmp_path):
+    step().apply()
+
+    assert installed(tmp_path) == ["edge_deploy-0.1.0.dist-info", "numpy-2.0.dist-info"]
+    assert {path.name for path in (tmp_path / "cache/edge-deploy/wheels").iterdir()} == {
+        path.name for path in sent.iterdir()
+    }
+
+
+def test_what_the_device_has_need_not_be_sent_again(step, sent, tmp_path):
+    step().apply()
+    shutil.rmtree(sent)
+
+    step(folder=None, name="edge-2").apply()
+
+    assert os.readlink(tmp_path / "opt/edge") == "edge-2"
+    assert installed(tmp_path) == ["edge_deploy-0.1.0.dist-info", "numpy-2.0.dist-info"]
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[30] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("where", ["sent", "cache/edge-deploy/wheels"])
+def test_a_wheel_with_one_flipped_bit_is_not_installed(step, tmp_path, where):
+    if where != "sent":
+        step().apply()
+        shutil.rmtree(tmp_path / "sent")
+    flip_a_bit(next((tmp_path / where).glob("numpy-*.whl")))
+
+    with pytest.raises(Conflict, match=r"numpy-2\.0.* has not arrived as it was sent"):
+        step(name="edge-2").apply()
+    assert not (tmp_path / "opt/edge-2").exists()
+
+
+def test_another_version_or_name_beside_what_was_sent_is_passed_over(step, sent, tmp_path):
+    little_wheel(sent, "numpy", "99.0")
+    little_wheel(sent, "newcomer", "1.0")
+
+    step().apply()
+
+    assert installed(tmp_path) == ["edge_deploy-0.1.0.dist-info", "numpy-2.0.dist-info"]
+
+
+def test_pip_itself_refuses_what_is_not_locked(step, sent, tmp_path):
+    """As where somebody changes a wheel between our look and pip's."""
+    wrong = f"numpy==2.0 --hash=sha256:{'0' * 64}\n"
+
+    with pytest.raises(Conflict, match=r"(?s)HASH|hashes"):
+        step(requirements=wrong).apply()
+    with pytest.raises(Conflict, match=r"(?s)require-hashes|hash"):
+        step(requirements="numpy==2.0\n").apply()
+    assert not (tmp_path / "opt/edge").exists()
+
+
+def test_the_wheels_of_the_version_before_go(step, sent, tmp_path):
+    step().apply()
+    old = tmp_path / "cache/edge-deploy/wheels/numpy-1.0-py3-none-any.whl"
+    old.write_bytes(b"old")
+
+    step(name="edge-2").apply()
+
+    assert not old.exists()
+
+
+def test_the_facts_name_the_wheels_that_are_there_by_what_is_in_them(tmp_path):
+    store = tmp_path / "wheels"
+    store.mkdir()
+    wheel = little_wheel(store, "numpy", "2.0")
+    (store / "note.txt").write_text("no wheel")
+    told = subprocess.run(
+        ["sh", "-s"], input=FACTS_SCRIPT.replace(WHEEL_STORE, str(store)), capture_output=True, text=True, check=True
+    )
+    lines = [line for line in told.stdout.splitlines() if not line.startswith(("missing=", "systemd="))]
+
+    assert facts_from_text("\n".join([*lines, "systemd=249"]), target="gate-01").wheels == {digest(wheel)}

@@ -1,0 +1,109 @@
+"""The lock that is shipped: whole, within what setup.cfg allows, and fit for each kind of device."""
+
+import configparser
+import json
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.tags import cpython_tags
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from edge.deploy.provision.lock import ENVIRONMENTS, read_lock
+from edge.deploy.provision.requirements import Package, needs_of
+from edge.errors import DeployError
+from tools.pycuda.recipe import PYCUDA, PYCUDA_NEEDS
+
+ROOT = Path(__file__).parents[3]
+LOCK = read_lock()
+JETPACKS = [one for one in ENVIRONMENTS if one.architecture == "aarch64" and one.python in ((3, 10), (3, 12))]
+
+
+def our_requirements() -> Package:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    extra = setup["options.extras_require"]["jetson"].split()
+    stated = [line for line in setup["options"]["install_requires"].splitlines() if line]
+    return Package(version="0.1.0", requires=[*stated, *(f'{one}; extra == "jetson"' for one in extra)])
+
+
+def test_it_names_every_python_of_every_device_that_we_support():
+    assert set(LOCK.environments) == set(ENVIRONMENTS)
+    assert len(ENVIRONMENTS) == 8
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS, ids=str)
+def test_all_that_is_needed_is_locked_in_a_version_that_will_do(environment):
+    packages = {one.name: Package(version=one.version, requires=one.requires) for one in LOCK.environments[environment]}
+    packages["edge-deploy"] = our_requirements()
+    packages["pycuda"] = Package(version=PYCUDA[0].partition("==")[2], requires=PYCUDA_NEEDS)
+    asked = [("edge-deploy", ""), *([("edge-deploy", "jetson")] if environment in JETPACKS else [])]
+
+    needs = needs_of(packages, asked, architecture=environment.architecture, python=environment.python)
+
+    assert needs.unmet == ()
+    assert packages.keys() - needs.edges.keys() - {"pycuda"} == {"pip"}  # and nothing else lies there
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS, ids=str)
+def test_every_wheel_runs_on_such_a_device(environment):
+    tags = {f"manylinux_2_{minor}_{environment.architecture}" for minor in range(17, 36)}
+    tags |= {f"manylinux2014_{environment.architecture}", "any"}
+    usable = {str(tag) for tag in cpython_tags(environment.python, platforms=sorted(tags))}
+    usable |= {"py3-none-any", "py2-none-any"}
+    usable |= {f"py3-none-{one}" for one in tags}
+    for one in LOCK.environments[environment]:
+        name, version, _, wheel_tags = parse_wheel_filename(one.wheel)
+
+        assert (name, version) == (canonicalize_name(one.name), Version(one.version))
+        assert usable & set(map(str, wheel_tags)), f"{one.wheel} does not run on {environment}"
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS, ids=str)
+def test_each_is_there_once_and_says_who_made_it_and_under_which_license(environment):
+    wheels = LOCK.environments[environment]
+
+    assert [one.name for one in wheels] == sorted({one.name for one in wheels})
+    assert [one.name for one in wheels if one.supplier is None or one.license is None] == []
+    assert [one.name for one in wheels if one.use == "install"] == ["pip"]
+    assert any(one.use == "jetson" for one in wheels) == (environment in JETPACKS)
+
+
+def test_it_names_no_index_and_no_wheel_of_ours_or_of_pycuda():
+    text = (ROOT / "edge/deploy/provision/lock.json").read_text()
+    names = {one.name for wheels in LOCK.environments.values() for one in wheels}
+
+    assert "://" not in text
+    assert names & {"edge-deploy", "pycuda"} == set()
+
+
+def test_a_requirement_that_setup_cfg_gains_is_noticed():
+    environment = ENVIRONMENTS[0]
+    packages = {one.name: Package(version=one.version, requires=one.requires) for one in LOCK.environments[environment]}
+    packages["edge-deploy"] = Package(version="0.1.0", requires=["numpy>=9999", "newcomer"])
+
+    needs = needs_of(packages, [("edge-deploy", "")], architecture="aarch64", python=(3, 10))
+
+    assert set(needs.unmet) == {str(Requirement("numpy>=9999")), "newcomer"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values: values.update(format="edge.lock/2"),
+        lambda values: values.pop("made_at"),
+        lambda values: values["environments"].update({"riscv64-cp310": []}),
+        lambda values: values["environments"]["aarch64-cp310"][0].update(sha256="abc"),
+        lambda values: values["environments"]["aarch64-cp310"][0].update(wheel="../../etc/passwd"),
+        lambda values: values["environments"]["aarch64-cp310"][0].update(surprise=1),
+        lambda values: values["environments"].update({"aarch64-cp310": 7}),
+    ],
+)
+def test_a_lock_that_is_not_as_it_has_to_be_is_refused(change):
+    values = json.loads((ROOT / "edge/deploy/provision/lock.json").read_text())
+    change(values)
+
+    with pytest.raises(DeployError, match="the lock of wheels cannot be used") as caught:
+        read_lock(json.dumps(values).encode())
+    assert caught.value.code == "request.wheels"

@@ -1,0 +1,189 @@
+"""Wheels for a device: what the lock names by its SHA-256, and edge-deploy's own of what runs; nothing else is sent."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edge.deploy.provision import wheels as gathering
+from edge.deploy.provision.own_wheel import OURS, own_wheel
+from edge.deploy.provision.wheels import gather_wheels, read_wheels
+from edge.errors import DeployError
+from tests.support.little_wheels import device_facts, little_lock, little_wheel
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """Stand in for the package index with a folder, and for our own wheel with one that needs numpy."""
+    index, own = tmp_path / "index", tmp_path / "own"
+    index.mkdir()
+    own.mkdir()
+    ours = little_wheel(own, "edge-deploy", "0.1.0", "numpy>=1.24").read_bytes()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(gathering, "own_wheel", lambda: ours)
+    little_wheel(index, "numpy", "2.0")
+    little_wheel(index, "pip", "26.0")
+    return index
+
+
+@pytest.fixture
+def lock(index):
+    return little_lock(index.glob("*.whl"))
+
+
+def flip_a_bit(path: Path, at: int = -1) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_newer_version_on_the_index_is_not_taken(index, lock):
+    little_wheel(index, "numpy", "99.0")
+
+    gathered = gather_wheels(device_facts(), lock=lock)
+
+    assert sorted(gathered.digests) == [OURS, "numpy-2.0-py3-none-any.whl", "pip-26.0-py3-none-any.whl"]
+    assert gather_wheels(device_facts(), lock=lock) == gathered
+
+
+def test_another_wheel_under_the_locked_name_is_refused_and_not_kept(index, lock, tmp_path):
+    little_wheel(index, "numpy", "2.0", "malware")
+
+    with pytest.raises(DeployError, match=r"(?s)pip download failed.*hash") as caught:
+        gather_wheels(device_facts(), lock=lock)
+    assert caught.value.code == "request.wheels"
+    assert list((tmp_path / "cache").rglob("*.whl")) == []
+
+
+def test_a_wheel_that_has_changed_in_the_cache_is_fetched_anew(index, lock, tmp_path):
+    before = gather_wheels(device_facts(), lock=lock)
+    flip_a_bit(tmp_path / "cache/edge-deploy/wheels/numpy-2.0-py3-none-any.whl")
+
+    assert gather_wheels(device_facts(), lock=lock) == before
+
+
+def test_what_the_cache_holds_is_not_asked_for_again(index, lock):
+    gather_wheels(device_facts(), lock=lock)
+    shutil.rmtree(index)
+
+    assert gather_wheels(device_facts(), lock=lock).pip == "pip-26.0-py3-none-any.whl"
+
+
+def test_a_folder_of_wheels_is_held_against_the_lock(index, lock):
+    flip_a_bit(index / "numpy-2.0-py3-none-any.whl")
+
+    with pytest.raises(DeployError, match=r"numpy-2\.0.* is not the numpy 2\.0 that the lock names by its SHA-256"):
+        read_wheels(index, device_facts(), lock=lock)
+
+
+@pytest.mark.parametrize("other", ["numpy-2.1", "numpie-2.0"])
+def test_a_folder_with_another_version_or_another_name_lacks_the_wheel(index, lock, other):
+    (index / "numpy-2.0-py3-none-any.whl").unlink()
+    little_wheel(index, *other.split("-"))
+
+    with pytest.raises(DeployError, match=r"lacks wheels that the lock names for Python 3\.10 on aarch64: numpy-2\.0"):
+        read_wheels(index, device_facts(), lock=lock)
+
+
+def test_a_folder_may_hold_wheels_of_other_devices(index, lock):
+    little_wheel(index, "numpy", "2.0", tag="cp313-cp313-manylinux_2_28_x86_64")
+
+    assert sorted(read_wheels(index, device_facts(), lock=lock).digests) == [
+        OURS,
+        "numpy-2.0-py3-none-any.whl",
+        "pip-26.0-py3-none-any.whl",
+    ]
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "99.0"])
+def test_a_folder_with_an_edge_deploy_that_does_not_run_here_is_refused(index, lock, version):
+    little_wheel(index, "edge-deploy", version)
+
+    with pytest.raises(DeployError, match="is not what runs here"):
+        read_wheels(index, device_facts(), lock=lock)
+
+
+def test_what_the_lock_does_not_name_is_missed_before_anything_is_sent(index, lock, monkeypatch):
+    ours = little_wheel(index.parent, "edge-deploy", "0.1.0", "numpy>=1.24", "newcomer>=1").read_bytes()
+    monkeypatch.setattr(gathering, "own_wheel", lambda: ours)
+
+    with pytest.raises(DeployError, match="the lock does not name what is needed: newcomer>=1") as caught:
+        gather_wheels(device_facts(), lock=lock)
+    assert caught.value.hint == "write it anew: make lock"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"python": (3, 9)}, "no wheels are locked for Python 3.9"),
+        ({"glibc": (2, 31)}, "has glibc 2.31, expected 2.35"),
+    ],
+)
+def test_a_device_of_another_kind_is_refused(index, lock, changes, words):
+    with pytest.raises(DeployError, match=words):
+        gather_wheels(device_facts(**changes), lock=lock)
+
+
+def installed(tmp_path: Path) -> Path:
+    """Install our own wheel by the real pip, and return the folder."""
+    wheel = tmp_path / OURS
+    wheel.write_bytes(own_wheel())
+    site = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", f"--target={site}", str(wheel)]
+    subprocess.run(pip, check=True, capture_output=True)
+    return site
+
+
+def gathered_by(site: Path, evil: Path, tmp_path: Path) -> bytes:
+    """Return the own wheel that the package in `site` brings, with an index that offers others."""
+    program = "import sys; from edge.deploy.provision.wheels import _kept_own as own; sys.stdout.write(str(own()))"
+    environment = {**os.environ, "PYTHONPATH": str(site), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(evil)}
+    environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    told = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert told.returncode == 0, told.stderr
+    return Path(told.stdout).read_bytes()
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "99.0"])
+def test_an_edge_deploy_on_an_index_is_never_taken_for_the_one_that_runs(tmp_path, version):
+    """As a package that somebody has put on an index under our name would be."""
+    evil = tmp_path / "evil"
+    evil.mkdir()
+    little_wheel(evil, "edge-deploy", version)
+    site = installed(tmp_path)
+
+    assert gathered_by(site, evil, tmp_path) == own_wheel()  # the same bytes as from the checkout, too
+    assert gathered_by(ROOT, evil, tmp_path) == own_wheel()
+
+
+def test_an_installed_file_that_was_changed_since_is_not_brought_to_devices(tmp_path):
+    site = installed(tmp_path)
+    with (site / "edge/errors.py").open("a") as file:
+        file.write("# changed\n")
+
+    with pytest.raises(DeployError, match=r"edge/errors\.py is not as it was installed"):
+        own_wheel(site)
+
+
+def test_our_wheel_holds_each_module_and_what_the_package_reads(tmp_path):
+    site = installed(tmp_path)
+    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "edge").rglob("*.py")}
+    had = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
+
+    assert modules - had == set()
+    assert {"edge/systemd/edge-runtime.service", "edge/pipelines/reference.yaml", "edge/py.typed"} <= had
+    assert (site / "bin/edge-runtime").is_file()
+
+
+def test_a_folder_that_is_neither_checkout_nor_installation_gives_no_wheel(tmp_path):
+    with pytest.raises(DeployError, match="is neither a checkout"):
+        own_wheel(tmp_path)

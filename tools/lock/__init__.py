@@ -1,0 +1,1 @@
+"""Chooses the wheels of devices anew: `make lock`."""

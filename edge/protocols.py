@@ -8,9 +8,9 @@ from typing import Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.types import EngineOutput, Frame, Preprocess, SourceCounts, StreamId
+from edge.types import EngineOutput, Frame, Observed, Preprocess, SourceCounts, StreamId
 
-__all__ = ["ActivationEngine", "Engine", "FrameSource", "Message", "Publisher", "Runner"]
+__all__ = ["ActivationEngine", "Engine", "FrameSource", "Message", "ObservingEngine", "Publisher", "Runner"]
 
 
 T_co = TypeVar("T_co", covariant=True)
@@ -77,9 +77,17 @@ class Engine(Runner[EngineOutput], Protocol):
 class ActivationEngine(Runner[Mapping[str, NDArray[np.float32]]], Protocol):
     """Runs a model and gives out tensors from inside the graph beside the output.
 
-    `wait` returns them by their names in the ONNX file, float32 (count, ...); of tensors whose largest |x| alone was
-    asked for when the engine was made, that: float32 (count,). The values of a row depend on its pixels alone: not on
-    the rows beside it, and not on how many there are.
+    `wait` returns them by their names in the ONNX file, float32 (count, ...). The values of a row depend on its pixels
+    alone: not on the rows beside it, and not on how many there are.
+    """
+
+
+class ObservingEngine(Runner[Mapping[str, Observed]], Protocol):
+    """Runs a model and gives what a calibration looks at, of tensors that were named when the engine was made.
+
+    `wait` returns by their names in the ONNX file: of those to be counted the values, as an `ActivationEngine` would,
+    or the counts of them, where the engine counts on its device; of those whose largest |x| alone was asked for, that:
+    float32 (count,), NaN or infinite where the tensor is. Other names are let be.
     """
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,10 +29,13 @@ __all__ = [
     "Frame",
     "FrameHeader",
     "FrameResult",
+    "HISTOGRAM_BINS",
     "HeadFamily",
     "ImageSize",
     "Letterbox",
+    "MagnitudeCounts",
     "ModelSpec",
+    "Observed",
     "PadPosition",
     "Precision",
     "Preprocess",
@@ -250,6 +254,42 @@ class CandidateRows:
 
 EngineOutput: TypeAlias = NDArray[np.float32] | CandidateRows
 """What an engine gives of a batch: the model's raw output, float32 (count, ...), or its candidates alone."""
+
+
+HISTOGRAM_BINS = 2048
+"""Bins of |x|, each as wide as a power of two: see `edge.calibrate.histogram`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MagnitudeCounts:
+    """How often which |x| occurred among float values, counted by the device on which they lie.
+
+    Attributes:
+        counts: int64 (HISTOGRAM_BINS,), in bins over the range of `edge.calibrate.histogram` for `amax`.
+        zeros: how many values were exactly zero; they are in no bin.
+        not_finite: how many were NaN or infinite; nor are these.
+        amax: the largest finite |x|, exact.
+    """
+
+    counts: NDArray[np.int64]
+    zeros: int
+    not_finite: int
+    amax: float
+
+    def __post_init__(self) -> None:
+        if self.counts.shape != (HISTOGRAM_BINS,) or self.counts.dtype != np.int64 or bool((self.counts < 0).any()):
+            raise ValueError(f"counts are int64 ({HISTOGRAM_BINS},), got {self.counts.dtype} {self.counts.shape}")
+        if min(self.zeros, self.not_finite, self.amax) < 0 or not math.isfinite(self.amax):
+            raise ValueError(f"{self.zeros} zeros, {self.not_finite} not finite and a largest {self.amax} cannot be")
+
+    @property
+    def total(self) -> int:
+        """How many values there were."""
+        return int(self.counts.sum()) + self.zeros + self.not_finite
+
+
+Observed: TypeAlias = NDArray[np.float32] | MagnitudeCounts
+"""What an engine gives of a tensor that is to be counted: its values, float32 (count, ...), or the counts of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import CalibrationError
+from edge.types import HISTOGRAM_BINS, MagnitudeCounts
 
 __all__ = ["BINS", "Histogram", "Tally", "count", "merge"]
 
-BINS = 2048
+BINS = HISTOGRAM_BINS
 _SMALLEST_EXPONENT = -100  # below 2**-100 everything is one range, so that its scale stays a finite float32
 _CHUNK = 1 << 16  # values at once: index buffers that stay in the cache
 
@@ -104,8 +105,22 @@ class Tally:
         for start in range(0, len(flat), _CHUNK):
             if not self._add_chunk(flat[start : start + _CHUNK]):
                 self._counts, self._exponent, self._zeros, self._amax = before
-                wrong = int(np.count_nonzero(~np.isfinite(flat)))
-                raise CalibrationError(f"expected finite values, {wrong} of {len(flat)} are NaN or infinite")
+                raise _not_finite(int(np.count_nonzero(~np.isfinite(flat))), len(flat))
+
+    def join(self, counted: MagnitudeCounts) -> None:
+        """Add what a device has counted: equal to counting the same values here.
+
+        Raises:
+            CalibrationError: if a value was NaN or infinite; nothing is counted then.
+            ValueError: if this has another number of bins.
+        """
+        if counted.not_finite:
+            raise _not_finite(counted.not_finite, counted.total)
+        if len(counted.counts) != len(self._counts):
+            raise ValueError(f"counts in {len(counted.counts)} and {len(self._counts)} bins do not merge")
+        self._widen(counted.amax)
+        self._counts += _joined(counted.counts, self._exponent - exponent_of(counted.amax))
+        self._zeros += counted.zeros
 
     def _add_chunk(self, chunk: NDArray[np.float32]) -> bool:
         """Count what fits into the cache, so that memory is read once; return whether all of it is finite."""
@@ -145,6 +160,10 @@ class Tally:
             self._exponent = exponent
         self._amax = max(self._amax, amax)
         return has_changed
+
+
+def _not_finite(wrong: int, total: int) -> CalibrationError:
+    return CalibrationError(f"expected finite values, {wrong} of {total} are NaN or infinite")
 
 
 _buffers = threading.local()

@@ -1,4 +1,4 @@
-"""Watches many tensors in one pass: arrays by name go in, one histogram for each name is kept."""
+"""Watches many tensors in one pass: arrays by name go in, or counts of them, one histogram for each name is kept."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from edge.calibrate.histogram import BINS, Histogram, Tally, merge
 from edge.errors import CalibrationError
+from edge.types import MagnitudeCounts
 
 __all__ = ["Observer", "merge_all"]
 
@@ -25,14 +26,18 @@ class Observer:
         """One for each name so far."""
         return {name: tally.histogram() for name, tally in self._tallies.items()}
 
-    def observe(self, name: str, values: NDArray[np.floating]) -> None:
-        """Count the values of tensor `name`, of any shape.
+    def observe(self, name: str, values: NDArray[np.floating] | MagnitudeCounts) -> None:
+        """Count the values of tensor `name`, of any shape, or take over what a device has counted of them.
 
         Raises:
             CalibrationError: if a value is NaN or infinite; nothing of the array is counted then.
         """
+        tally = self._tallies.setdefault(name, Tally(self._bins))
         try:
-            self._tallies.setdefault(name, Tally(self._bins)).add(values)
+            if isinstance(values, MagnitudeCounts):
+                tally.join(values)
+            else:
+                tally.add(values)
         except CalibrationError as error:
             raise CalibrationError(
                 f'tensor "{name}": {error.problem}',

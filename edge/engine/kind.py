@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from edge.engine.kinds import facts_of
 from edge.model.qdq.insert import QdqModel
-from edge.protocols import ActivationEngine, Engine
+from edge.protocols import ActivationEngine, Engine, ObservingEngine
 from edge.types import ModelSpec, Precision
 
 __all__ = [
@@ -214,6 +214,12 @@ class EngineKind(Protocol):
         ...
 
     def activations(
+        self, spec: ModelSpec, tensors: Sequence[str], *, max_batch: int = 1, content: bytes | None = None
+    ) -> ActivationEngine:
+        """Return an engine that gives out tensors of the ONNX file or of `content`."""
+        ...
+
+    def observing(
         self,
         spec: ModelSpec,
         tensors: Sequence[str],
@@ -221,8 +227,11 @@ class EngineKind(Protocol):
         largest_of: Collection[str] = (),
         max_batch: int = 1,
         content: bytes | None = None,
-    ) -> ActivationEngine:
-        """Return an engine that gives out tensors of the ONNX file or of `content`, of `largest_of` the largest |x|."""
+    ) -> ObservingEngine:
+        """Return an engine that gives `tensors` or counts of them, and the largest |x| of `largest_of`.
+
+        They are tensors of the ONNX file or of `content`. What `activations` returns will do, if it can do the latter.
+        """
         ...
 
     def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:

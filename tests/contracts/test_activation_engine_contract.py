@@ -1,8 +1,11 @@
-"""What every engine that shows its inside promises (`edge.protocols.ActivationEngine`), over every kind here."""
+"""What every engine that shows its inside promises (`edge.protocols.ActivationEngine`, `ObservingEngine`), over every
+kind here: a calibration gets the same of those that give values and of those that count.
+"""
 
 import numpy as np
 import pytest
 
+from edge.calibrate.observer import Observer
 from edge.engine.kind import load_kind
 from edge.errors import TensorMismatchError
 from edge.model.graph import load_graph
@@ -52,6 +55,12 @@ def run(engine, images, index=0):
     return {name: values.copy() for name, values in engine.wait(index).items()}
 
 
+def observed(engine, images, index=0):
+    engine.canvases[index][: len(images)] = images
+    engine.start(index, len(images))
+    return dict(engine.wait(index))
+
+
 def test_all_tensors_that_were_asked_for_equal_the_independent_reference(engine, spec, names):
     images = pictures(spec, 1)
 
@@ -88,18 +97,57 @@ def test_a_row_has_the_same_bits_alone_and_among_others_and_on_either_canvas(eng
 def test_of_other_tensors_the_largest_magnitude_alone(kind, spec, names):
     others = [node.outputs[0] for node in load_graph(spec.path).nodes if node.op_type in ("Conv", "Sigmoid")]
     images = pictures(spec, 4)
-    engine = load_kind(kind).activations(spec, names, largest_of=others, max_batch=3)
+    engine = load_kind(kind).observing(spec, names, largest_of=others, max_batch=3)
 
-    found = run(engine, images)
+    found = observed(engine, images)
 
     whole = run(OnnxRuntimeActivations(spec, others, max_batch=3), images)
     step = spec.batch or 1
     for name in others:
         assert found[name].shape == (3,)
+        assert found[name].dtype == np.float32
         for first in range(0, 3 // step * step, step):
             largest = np.abs(whole[name][first : first + step]).max()
             np.testing.assert_allclose(found[name][first : first + step], largest, rtol=1e-4)
     engine.close()
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_what_is_observed_is_the_histogram_of_what_is_given_out_to_the_bit(kind, spec, names):
+    engine = load_kind(kind).activations(spec, names, max_batch=3)
+    observing = load_kind(kind).observing(spec, names, max_batch=3)
+    values, seen = Observer(), Observer()
+
+    for seed, rows, index in ((5, 3, 0), (6, 2, 1), (7, 1, 0)):
+        images = pictures(spec, seed, rows)
+        images[0] = 0  # the input has zeros
+        for name, one in run(engine, images, index).items():
+            if name in names:
+                values.observe(name, one)
+        for name, one in observed(observing, images, index).items():
+            if name in names:
+                seen.observe(name, one)
+
+    assert seen.histograms == values.histograms
+    assert set(seen.histograms) == set(names)
+    assert seen.histograms[spec.input_name].zeros >= 3 * spec.preprocess.size.width
+    engine.close()
+    observing.close()
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_rows_behind_the_last_one_are_not_counted(kind, spec, names):
+    observing = load_kind(kind).observing(spec, names, max_batch=3)
+    observing.canvases[0][:] = 255
+    observed(observing, pictures(spec, 8), 0)
+
+    found = observed(observing, np.zeros_like(pictures(spec, 8, 1)), 0)
+
+    observer = Observer()
+    observer.observe("input", found[spec.input_name])
+    histogram = observer.histograms["input"]
+    assert (histogram.zeros, histogram.amax) == (3 * spec.preprocess.size.width * spec.preprocess.size.height, 0.0)
+    observing.close()
 
 
 @pytest.mark.parametrize(("index", "count"), [(99, 1), (-1, 1), (0, 0), (0, 4)])

@@ -152,14 +152,99 @@ extern "C" __global__ void candidates_float16(const half_bits* output, unsigned 
 // largest: the largest |x| of each row of `count` values. `bits` starts at 0 and holds floats: those that are not negative
 // are ordered as their bits are, and what is not a number comes out as the largest. Grid: (any, rows).
 
-extern "C" __global__ void largest_float32(const float* values, unsigned count, unsigned* bits) {
-    const float* mine = values + size_t(blockIdx.y) * count;
+enum : unsigned { INFINITE = 0x7f800000u };  // and above it what is not a number
+
+template <typename T>
+__device__ unsigned magnitude_bits(T value) {
+    return __float_as_uint(as_float(value)) & 0x7fffffffu;
+}
+
+template <typename T>
+__device__ void largest(const T* values, unsigned count, unsigned* bits, unsigned below) {
+    const T* mine = values + size_t(blockIdx.y) * count;
     unsigned most = 0;
     for (unsigned index = blockIdx.x * blockDim.x + threadIdx.x; index < count; index += gridDim.x * blockDim.x) {
-        const unsigned one = __float_as_uint(mine[index]) & 0x7fffffffu;
-        most = one > most ? one : most;
+        const unsigned one = magnitude_bits(mine[index]);
+        most = one > most && one < below ? one : most;
     }
     atomicMax(bits + blockIdx.y, most);
+}
+
+extern "C" __global__ void largest_float32(const float* values, unsigned count, unsigned* bits) {
+    largest(values, count, bits, 0x80000000u);
+}
+
+extern "C" __global__ void largest_float16(const half_bits* values, unsigned count, unsigned* bits) {
+    largest(values, count, bits, 0x80000000u);
+}
+
+// Tallies: how often which |x| occurred, in bins over [0, 2^exponent), the smallest power of two above all of them: the
+// histogram of edge/calibrate/histogram.py, to the bit, since a scale that is a power of two rounds nothing. An array joins a
+// tally by three kernels: tally_largest, tally_widen, tally_count. Words of a tally, all 0 at first:
+
+enum : unsigned {
+    BIN_BITS = 11,
+    BINS = 1u << BIN_BITS,
+    ZEROS = BINS,           // how many values were zero; they are in no bin
+    NOT_FINITE = BINS + 1,  // nor are these
+    COUNTED = BINS + 2,     // words that count
+    AMAX = BINS + 2,        // bits of the largest finite |x|
+    DOUBLINGS = BINS + 3,   // of the range, which is 2^-100 at first and so never smaller
+    SMALLEST_EXPONENT = 100,
+};
+
+// Grid: any.
+extern "C" __global__ void tally_largest_float32(const float* values, unsigned count, unsigned* tally) {
+    largest(values, count, tally + AMAX, INFINITE);
+}
+
+extern "C" __global__ void tally_largest_float16(const half_bits* values, unsigned count, unsigned* tally) {
+    largest(values, count, tally + AMAX, INFINITE);
+}
+
+// The range is doubled until it holds the largest one: so many neighbours become one bin. Grid: one block.
+extern "C" __global__ void tally_widen(unsigned* tally) {
+    __shared__ unsigned joined[BINS];
+    const unsigned exponent = tally[AMAX] >> 23, smallest = 126 - SMALLEST_EXPONENT;  // both as a float holds them
+    const unsigned wanted = exponent > smallest ? exponent - smallest : 0, more = wanted - tally[DOUBLINGS];
+    if (more == 0) return;  // all threads, or none
+    for (unsigned bin = threadIdx.x; bin < BINS; bin += blockDim.x) joined[bin] = 0;
+    __syncthreads();
+    const unsigned shift = more < BIN_BITS ? more : BIN_BITS;
+    for (unsigned bin = threadIdx.x; bin < BINS; bin += blockDim.x)
+        if (tally[bin] != 0) atomicAdd(joined + (bin >> shift), tally[bin]);
+    __syncthreads();
+    for (unsigned bin = threadIdx.x; bin < BINS; bin += blockDim.x) tally[bin] = joined[bin];
+    if (threadIdx.x == 0) tally[DOUBLINGS] = wanted;
+}
+
+// Each block counts in its shared memory, and adds that to the tally once. Grid: any.
+template <typename T>
+__device__ void tally_count(const T* values, unsigned count, unsigned* tally) {
+    __shared__ unsigned mine[COUNTED];
+    for (unsigned word = threadIdx.x; word < COUNTED; word += blockDim.x) mine[word] = 0;
+    __syncthreads();
+    const float scale = __uint_as_float((127 + SMALLEST_EXPONENT + BIN_BITS - tally[DOUBLINGS]) << 23);
+    unsigned zeros = 0;
+    for (unsigned index = blockIdx.x * blockDim.x + threadIdx.x; index < count; index += gridDim.x * blockDim.x) {
+        const unsigned bits = magnitude_bits(values[index]);
+        if (bits == 0)
+            ++zeros;  // often most of them: they do not meet at one word
+        else
+            atomicAdd(mine + (bits < INFINITE ? unsigned(__uint_as_float(bits) * scale) : unsigned(NOT_FINITE)), 1u);
+    }
+    if (zeros != 0) atomicAdd(mine + ZEROS, zeros);
+    __syncthreads();
+    for (unsigned word = threadIdx.x; word < COUNTED; word += blockDim.x)
+        if (mine[word] != 0) atomicAdd(tally + word, mine[word]);
+}
+
+extern "C" __global__ void tally_count_float32(const float* values, unsigned count, unsigned* tally) {
+    tally_count(values, count, tally);
+}
+
+extern "C" __global__ void tally_count_float16(const half_bits* values, unsigned count, unsigned* tally) {
+    tally_count(values, count, tally);
 }
 
 // Peaks. int8_peak: eight independent products a round and warp, so that none waits for the one before it. Every element

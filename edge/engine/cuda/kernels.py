@@ -11,16 +11,24 @@ from numpy.typing import DTypeLike
 from edge.engine.cuda.binding import cuda_errors, import_pycuda
 from edge.engine.cuda.gpu import Gpu
 from edge.engine.cuda.images import read_image
-from edge.types import ColourOrder, Preprocess
+from edge.types import HISTOGRAM_BINS, ColourOrder, Preprocess
 
-__all__ = ["CellLayout", "FLOAT_TYPES", "Kernels"]
+__all__ = ["AMAX_WORD", "CellLayout", "FLOAT_TYPES", "Kernels", "NOT_FINITE_WORD", "TALLY_WORDS", "ZEROS_WORD"]
 
 FLOAT_TYPES = ("float32", "float16")
 """Types of tensors that there are kernels for, as numpy calls them."""
 
+# Words of a tally, uint32, as `kernels.cu` has them: the bins come first.
+ZEROS_WORD = HISTOGRAM_BINS
+NOT_FINITE_WORD = HISTOGRAM_BINS + 1
+AMAX_WORD = HISTOGRAM_BINS + 2
+TALLY_WORDS = HISTOGRAM_BINS + 4
+
 _THREADS = 256
 _PIXELS_PER_THREAD = 4
 _LARGEST_BLOCKS = 64  # a row's threads each look at many values, so that few of them meet at its result
+_TALLY_BLOCKS = 128  # each has its own bins, and adds them to those of all
+_VALUES_PER_THREAD = 16  # or more, so that adding them is a small part of the work
 
 
 class CellLayout(enum.IntEnum):
@@ -47,7 +55,12 @@ class Kernels:
             self._module = import_pycuda().module_from_buffer(image)
             self._normalize = {name: self._function(f"normalize_{name}", "PPII6f") for name in FLOAT_TYPES}
             self._candidates = {name: self._function(f"candidates_{name}", "PIIIfIPPP") for name in FLOAT_TYPES}
-            self._largest = self._function("largest_float32", "PIP")
+            self._largest = {name: self._function(f"largest_{name}", "PIP") for name in FLOAT_TYPES}
+            self._widen = self._function("tally_widen", "P")
+            self._tally = {
+                name: (self._function(f"tally_largest_{name}", "PIP"), self._function(f"tally_count_{name}", "PIP"))
+                for name in FLOAT_TYPES
+            }
 
     def function(self, name: str, arguments: str) -> Any:
         """Return another kernel, its arguments as `struct` writes them.
@@ -97,14 +110,24 @@ class Kernels:
             *(output, cells, columns, int(layout), float(np.float32(score_threshold)), capacity, found, keys, values),
         )
 
-    def largest(self, stream: Any, values: int, *, rows: int, count: int, found: int) -> None:
-        """Put the largest |x| of each row of `count` float32 values into `found`, float32 (rows,), 0 before."""
+    def largest(self, stream: Any, values: int, *, rows: int, count: int, dtype: DTypeLike, found: int) -> None:
+        """Put the largest |x| of each row of `count` values into `found`, float32 (rows,), 0 before."""
         blocks = min(-(-count // _THREADS), _LARGEST_BLOCKS)
-        self._largest.prepared_async_call((blocks, rows), (_THREADS, 1, 1), stream, values, count, found)
+        largest = self._largest[np.dtype(dtype).name]
+        largest.prepared_async_call((blocks, rows), (_THREADS, 1, 1), stream, values, count, found)
+
+    def tally(self, stream: Any, values: int, *, count: int, dtype: DTypeLike, tally: int) -> None:
+        """Count |x| of `count` values into `tally`, uint32 (TALLY_WORDS,), 0 before the first of its arrays."""
+        largest, counting = self._tally[np.dtype(dtype).name]
+        threads, blocks = (_THREADS, 1, 1), -(-count // (_THREADS * _VALUES_PER_THREAD))
+        largest.prepared_async_call((min(blocks, _LARGEST_BLOCKS), 1), threads, stream, values, count, tally)
+        self._widen.prepared_async_call((1, 1), threads, stream, tally)
+        counting.prepared_async_call((min(blocks, _TALLY_BLOCKS), 1), threads, stream, values, count, tally)
 
     def close(self) -> None:
         """Unload them."""
-        self._normalize, self._candidates, self._largest, self._module = {}, {}, None, None
+        self._normalize, self._candidates, self._largest, self._tally = {}, {}, {}, {}
+        self._widen = self._module = None
 
     def _function(self, name: str, arguments: str) -> Any:
         function = self._module.get_function(name)

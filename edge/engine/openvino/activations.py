@@ -19,7 +19,7 @@ _IN_FLIGHT_BESIDE_CORES = 2  # one that is being read, and one that waits, so th
 
 
 class OpenVinoActivations:
-    """`edge.protocols.ActivationEngine` on the CPU.
+    """`edge.protocols.ActivationEngine` and `ObservingEngine` on the CPU.
 
     Every image is one request on one thread, so that its values depend neither on the rows beside it nor on the number
     of cores. Only a model whose batch is fixed to more than one gets that many images at once.

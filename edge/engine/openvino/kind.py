@@ -70,6 +70,12 @@ class _OpenVino:
             ) from error
 
     def activations(
+        self, spec: ModelSpec, tensors: Sequence[str], *, max_batch: int = 1, content: bytes | None = None
+    ) -> OpenVinoActivations:
+        """Return an engine that gives out tensors."""
+        return OpenVinoActivations(spec, tensors, max_batch=max_batch, content=content)
+
+    def observing(
         self,
         spec: ModelSpec,
         tensors: Sequence[str],
@@ -78,7 +84,7 @@ class _OpenVino:
         max_batch: int = 1,
         content: bytes | None = None,
     ) -> OpenVinoActivations:
-        """Return an engine that gives out tensors."""
+        """Return an engine that gives out tensors, for the caller to count: they are in the CPU's memory already."""
         return OpenVinoActivations(spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch, content=content)
 
     def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:

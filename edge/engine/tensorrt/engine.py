@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterator
 
-import numpy as np
-from numpy.typing import NDArray
-
-from edge.engine.cuda.gpu import Gpu
 from edge.engine.cuda.kernels import Kernels
-from edge.engine.cuda.memory import DeviceBuffer, Owner
+from edge.engine.cuda.memory import DeviceBuffer
 from edge.engine.cuda.stream import Stream
 from edge.engine.kind import BuildRequest
 from edge.engine.tensorrt.binding import Library
 from edge.engine.tensorrt.execution import Execution
 from edge.engine.tensorrt.plan import PlanHeader
 from edge.engine.tensorrt.results import CandidateResult, RawResult, Result
+from edge.engine.tensorrt.runner import TensorRtRunner
 from edge.engine.tensorrt.runtime import load_engine
 from edge.engine.tensorrt.slot import Slot
 from edge.engine.tensorrt.tensors import Tensors, input_of, tensors_of
-from edge.errors import EngineError, TensorMismatchError
-from edge.types import EngineOutput, ModelSpec, Preprocess
+from edge.errors import EngineError
+from edge.types import EngineOutput, ModelSpec
 
 __all__ = ["TensorRtEngine"]
 
@@ -30,7 +25,7 @@ _log = logging.getLogger(__name__)
 _CANVASES = 2  # one is inferred while the other is filled
 
 
-class TensorRtEngine:
+class TensorRtEngine(TensorRtRunner):
     """`edge.protocols.Engine` on an NVIDIA GPU.
 
     With `request.score_threshold` the host gets candidates, without it the raw output.
@@ -50,7 +45,7 @@ class TensorRtEngine:
     def __init__(
         self, library: Library, content: bytes, header: PlanHeader, spec: ModelSpec, request: BuildRequest
     ) -> None:
-        self._library, self._spec, self._request = library, spec, request
+        self._request = request
         if request.max_batch > header.max_batch:
             raise EngineError(
                 f"{spec.name}: the plan is for {header.max_batch} frames at once, {request.max_batch} are wanted",
@@ -59,8 +54,7 @@ class TensorRtEngine:
         self._step = header.batch
         self._rows = request.max_batch if header.batch is None else -(-request.max_batch // header.batch) * header.batch
         self._slots: list[Slot] = []
-        self._gpu = Gpu()
-        self._owner = Owner()
+        super().__init__(library, spec, max_batch=request.max_batch)
         try:
             with self._at_work():
                 self._open(content, header)
@@ -68,33 +62,9 @@ class TensorRtEngine:
             self.close()
             raise
 
-    @property
-    def name(self) -> str:
-        """`tensorrt` or `tensorrt_rtx`, and its version."""
-        return f"{self._library.name} {self._library.version}"
-
-    @property
-    def preprocess(self) -> Preprocess:
-        """The preprocess that the kernel computes."""
-        return self._spec.preprocess
-
-    @property
-    def max_batch(self) -> int:
-        """Rows of each canvas that may be used."""
-        return self._request.max_batch
-
-    @property
-    def canvases(self) -> tuple[NDArray[np.uint8], ...]:
-        """Two canvases, uint8 (max_batch, H, W, 3) RGB, in pinned memory: gone with `close`."""
-        return tuple(slot.canvas.array[: self.max_batch] for slot in self._slots)
-
     def start(self, index: int, count: int) -> None:
         """Begin inference of the first `count` rows of canvas `index`."""
-        if not (0 <= index < len(self._slots) and 1 <= count <= self.max_batch):
-            raise TensorMismatchError(
-                f"canvas {index}, rows {count}: this engine has canvases 0 to {len(self._slots) - 1} "
-                f"of 1 to {self.max_batch} rows"
-            )
+        self._require_rows(index, count)
         with self._at_work():
             self._slots[index].start(count)
 
@@ -102,25 +72,6 @@ class TensorRtEngine:
         """Return what came of the rows last started; valid until the next `start` of this canvas."""
         with self._at_work():
             return self._slots[index].wait()
-
-    def close(self) -> None:
-        """Wait for what runs, and free everything."""
-        if self._gpu.is_closed:
-            return
-        with self._at_work():
-            for slot in self._slots:
-                slot.drain()
-            self._slots = []
-            self._owner.close()
-        self._gpu.close()
-
-    @contextlib.contextmanager
-    def _at_work(self) -> Iterator[None]:
-        try:
-            with self._gpu.current():
-                yield
-        except EngineError as error:
-            raise EngineError(f"{self._spec.name}: {error.problem}", hint=error.hint) from error
 
     def _open(self, content: bytes, header: PlanHeader) -> None:
         kernels = self._owner.keep(Kernels(self._gpu))
@@ -138,6 +89,7 @@ class TensorRtEngine:
         self._tensors = self._sized(places[0][0], header)
         for execution, stream in places:
             self._slots.append(self._slot(kernels, execution, stream, is_shared=is_shared))
+        self._canvases = [slot.canvas for slot in self._slots]
         if not is_shared:
             step = self._step or self._rows
             for slot in self._slots:
@@ -152,7 +104,7 @@ class TensorRtEngine:
         del self._loaded
 
     def _place(self) -> tuple[Execution, Stream]:
-        stream = self._owner.keep(Stream())
+        stream = self._stream()
         return self._execution(stream), stream
 
     def _execution(self, stream: Stream) -> Execution:

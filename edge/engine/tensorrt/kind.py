@@ -25,7 +25,7 @@ from edge.errors import EngineError
 from edge.types import ModelSpec
 
 if TYPE_CHECKING:
-    from edge.protocols import ActivationEngine, Engine
+    from edge.protocols import ActivationEngine, Engine, ObservingEngine
 
 __all__ = ["KIND"]
 
@@ -67,6 +67,16 @@ class _TensorRt:
         return TensorRtEngine(library, content, header, spec, request)
 
     def activations(
+        self, spec: ModelSpec, tensors: Sequence[str], *, max_batch: int = 1, content: bytes | None = None
+    ) -> ActivationEngine:
+        """Return an engine that gives out tensors of the float network."""
+        from edge.engine.tensorrt.activations import TensorRtActivations
+
+        library = import_tensorrt()
+        read_device()
+        return TensorRtActivations(library, spec, tensors, max_batch=max_batch, content=content)
+
+    def observing(
         self,
         spec: ModelSpec,
         tensors: Sequence[str],
@@ -74,13 +84,13 @@ class _TensorRt:
         largest_of: Collection[str] = (),
         max_batch: int = 1,
         content: bytes | None = None,
-    ) -> ActivationEngine:
-        """Return an engine that gives out tensors of the float network."""
-        from edge.engine.tensorrt.activations import TensorRtActivations
+    ) -> ObservingEngine:
+        """Return an engine that counts what is in tensors of the float network, on the GPU."""
+        from edge.engine.tensorrt.observing import TensorRtObserving
 
         library = import_tensorrt()
         read_device()
-        return TensorRtActivations(
+        return TensorRtObserving(
             library, spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch, content=content
         )
 

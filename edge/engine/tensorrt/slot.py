@@ -37,7 +37,7 @@ class Slot:
     """Runs its canvas in its stream. All calls are made while the GPU is current.
 
     Args:
-        owner: of its memory and graphs, closed after `drain`.
+        owner: of its memory and graphs, closed when nothing runs in `stream` any more.
         gpu, kernels: what computes.
         preprocess: of the model.
         tensors: of the engine.
@@ -122,10 +122,6 @@ class Slot:
                 _log.warning("no CUDA graph, every inference is issued singly reason=%s", error)
                 return
             self._replays[rows] = self._owner.keep(replay)
-
-    def drain(self) -> None:
-        """Wait until nothing of it runs any more, also where the GPU has failed."""
-        self._stream.drain()
 
     def _finish(self) -> None:
         with cuda_errors("waiting for an inference"):

@@ -32,9 +32,14 @@ class Tensor:
     dtype: np.dtype[np.generic]
 
     @property
+    def row_size(self) -> int:
+        """Values of one row."""
+        return prod(self.row_shape)
+
+    @property
     def row_bytes(self) -> int:
         """Bytes of one row."""
-        return prod(self.row_shape) * self.dtype.itemsize
+        return self.row_size * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,7 +100,7 @@ class _Run:
             return merged(earlier, spec), "histograms"
         with self._stages.stage("observe", len(images)), self._subject.told():
             content, rows = self._forms.float_model(), self._options.max_batch
-            engine = self._kind.activations(spec, names, largest_of=peaks_of, max_batch=rows, content=content)
+            engine = self._kind.observing(spec, names, largest_of=peaks_of, max_batch=rows, content=content)
             try:
                 seen = observe(spec, images, engine, names=names, peaks_of=peaks_of, on_image=self._stages.step)
                 return merged([*earlier, seen], spec), engine.name

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from edge.calibrate.observations import Observations, largest_of_both
 from edge.calibrate.observer import Observer
-from edge.protocols import ActivationEngine
+from edge.protocols import ObservingEngine
 from edge.quantize.calibration.images import CalibrationImage
 from edge.quantize.feed import run_stills
-from edge.types import ModelSpec
+from edge.types import MagnitudeCounts, ModelSpec, Observed
 
 __all__ = ["observe"]
 
@@ -20,7 +17,7 @@ __all__ = ["observe"]
 def observe(
     spec: ModelSpec,
     images: Sequence[CalibrationImage],
-    engine: ActivationEngine,
+    engine: ObservingEngine,
     *,
     names: Sequence[str],
     peaks_of: Sequence[str],
@@ -31,7 +28,7 @@ def observe(
     Args:
         spec: the float model.
         images: to look at.
-        engine: gives out `names`, and the largest |x| of `peaks_of`.
+        engine: gives `names` or counts of them, and the largest |x| of `peaks_of`.
         names: tensors to count.
         peaks_of: tensors whose largest |x| is kept.
         on_image: called after each image.
@@ -55,5 +52,10 @@ def observe(
     )
 
 
-def _peaks(tensors: Mapping[str, NDArray[np.float32]], names: Iterable[str]) -> dict[str, float]:
-    return {name: float(tensors[name].max()) for name in names}
+def _peaks(tensors: Mapping[str, Observed], names: Iterable[str]) -> dict[str, float]:
+    return {name: _largest(tensors[name]) for name in names}
+
+
+def _largest(values: Observed) -> float:
+    assert not isinstance(values, MagnitudeCounts), "of what is not counted there are values"
+    return float(values.max())

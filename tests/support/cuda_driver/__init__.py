@@ -72,6 +72,7 @@ class StandIn:
     def counted(self) -> Iterator[dict[str, int]]:
         """Give what was counted meanwhile, filled in at the end."""
         names = ("allocations", "live", "synchronizations", "launches", "graph_launches", "copies_to_device")
+        names += ("copies_to_host", "bytes_to_host")
         before = {name: self[name] for name in names}
         found: dict[str, int] = {}
         yield found

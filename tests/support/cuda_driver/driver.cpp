@@ -286,6 +286,7 @@ int cuMemcpyHtoD_v2(DevicePointer to, const void* from, size_t bytes) {
 }
 
 int cuMemcpyDtoH_v2(void* to, DevicePointer from, size_t bytes) {
+    state().count("bytes_to_host", int64_t(bytes));
     return at_once(copy(to, reinterpret_cast<const void*>(from), bytes));
 }
 
@@ -300,6 +301,7 @@ int cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, void*
 
 int cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, size_t bytes, void* stream) {
     state().count("copies_to_host");
+    state().count("bytes_to_host", int64_t(bytes));
     return enqueue(stream, copy(to, reinterpret_cast<const void*>(from), bytes));
 }
 

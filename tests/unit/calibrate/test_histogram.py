@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from edge.calibrate.histogram import BINS, Histogram, Tally, count, merge
 from edge.calibrate.observer import Observer, merge_all
 from edge.errors import CalibrationError
+from edge.types import HISTOGRAM_BINS, MagnitudeCounts
 
 floats = st.one_of(
     st.floats(width=32, allow_nan=False, allow_infinity=False),
@@ -177,3 +178,52 @@ def test_memory_does_not_grow_with_the_number_of_batches():
 
     assert max(peaks) < 2 * values.nbytes
     assert peaks[1] - peaks[0] < 20_000
+
+
+def as_a_device_counts(values, not_finite=0):
+    found = slow_count(values)
+    return MagnitudeCounts(counts=found.counts, zeros=found.zeros, not_finite=not_finite, amax=found.amax)
+
+
+@given(st.lists(st.tuples(arrays, st.booleans()), max_size=6))
+def test_counts_of_a_device_join_as_if_they_were_counted_here(parts):
+    observer, whole = Observer(), np.concatenate([np.zeros(0, np.float32), *(values for values, _ in parts)])
+    for values, is_counted_there in parts:
+        observer.observe("x", as_a_device_counts(values) if is_counted_there else values)
+
+    assert observer.histograms.get("x", count(np.zeros(0, np.float32))) == slow_count(whole)
+
+
+def test_values_that_are_not_finite_are_refused_in_the_same_words_wherever_they_were_counted():
+    told = []
+    for seen in (np.array([1, np.nan, 0, np.inf], np.float32), as_a_device_counts(np.array([1.0, 0.0]), not_finite=2)):
+        observer = Observer()
+        observer.observe("x", np.ones(3, np.float32))
+        with pytest.raises(CalibrationError) as refused:
+            observer.observe("x", seen)
+        assert observer.histograms["x"].total == 3
+        told.append((refused.value.problem, refused.value.hint))
+
+    assert told[0] == told[1]
+    assert told[0][0] == 'tensor "x": expected finite values, 2 of 4 are NaN or infinite'
+
+
+def test_counts_of_a_device_do_not_join_other_numbers_of_bins():
+    with pytest.raises(ValueError, match="2048 and 256 bins"):
+        Tally(256).join(as_a_device_counts(np.ones(1)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"counts": np.zeros(9, np.int64)}, r"counts are int64 \(2048,\), got int64 \(9,\)"),
+        ({"counts": np.zeros(HISTOGRAM_BINS, np.uint32)}, "got uint32"),
+        ({"counts": np.full(HISTOGRAM_BINS, -1)}, "counts are int64"),
+        ({"zeros": -1}, "cannot be"),
+        ({"amax": math.inf}, "cannot be"),
+    ],
+)
+def test_counts_that_cannot_be_are_refused(wrong, told):
+    right = {"counts": np.zeros(HISTOGRAM_BINS, np.int64), "zeros": 0, "not_finite": 0, "amax": 0.0}
+    with pytest.raises(ValueError, match=told):
+        MagnitudeCounts(**(right | wrong))

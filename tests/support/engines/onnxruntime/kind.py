@@ -42,7 +42,10 @@ class _OnnxRuntime:
         except Exception as error:  # its errors have no common base but Exception
             raise EngineError(f"{spec.name}: ONNX Runtime cannot load it: {error}") from error
 
-    def activations(self, spec, tensors, *, largest_of=(), max_batch=1, content=None):
+    def activations(self, spec, tensors, *, max_batch=1, content=None):
+        return OnnxRuntimeActivations(spec, tensors, max_batch=max_batch, content=content)
+
+    def observing(self, spec, tensors, *, largest_of=(), max_batch=1, content=None):
         return OnnxRuntimeActivations(spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch, content=content)
 
     calibrators = ("minmax", "legacy")

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from edge.calibrate.histogram import Tally
 from edge.engine.cuda.binding import import_pycuda
 from edge.engine.cuda.gpu import Gpu
-from edge.engine.cuda.kernels import CellLayout, Kernels
+from edge.engine.cuda.kernels import AMAX_WORD, NOT_FINITE_WORD, TALLY_WORDS, ZEROS_WORD, CellLayout, Kernels
 from edge.engine.cuda.memory import DeviceBuffer, HostArray
-from edge.types import ColourOrder, ImageSize, Preprocess
+from edge.types import HISTOGRAM_BINS, ColourOrder, ImageSize, MagnitudeCounts, Preprocess
 from tests.support.cuda_driver import stand_in
 
 
@@ -165,13 +166,14 @@ def test_candidates_beyond_their_places_are_counted_and_written_nowhere(kernels,
     assert (values[10] == -1).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("count", [1, 255, 40000])
-def test_largest_is_the_largest_magnitude_of_each_row(kernels, count):
-    values = np.random.default_rng(3).normal(0, 5, (3, count)).astype(np.float32)
+def test_largest_is_the_largest_magnitude_of_each_row(kernels, count, dtype):
+    values = np.random.default_rng(3).normal(0, 5, (3, count)).astype(dtype)
     source, found = on_device(values), on_device(np.zeros(3, np.float32))
     stream = import_pycuda().Stream()
 
-    kernels.largest(stream, source.address, rows=3, count=count, found=found.address)
+    kernels.largest(stream, source.address, rows=3, count=count, dtype=dtype, found=found.address)
 
     stream.synchronize()
     np.testing.assert_array_equal(on_host(found, 3, np.float32), np.abs(values).max(axis=1))
@@ -182,8 +184,94 @@ def test_what_is_not_a_number_is_the_largest(kernels):
     source, found = on_device(np.array([[1, np.nan, np.inf]], np.float32)), on_device(np.zeros(1, np.float32))
     stream = import_pycuda().Stream()
 
-    kernels.largest(stream, source.address, rows=1, count=3, found=found.address)
+    kernels.largest(stream, source.address, rows=1, count=3, dtype=np.float32, found=found.address)
 
     stream.synchronize()
     assert np.isnan(on_host(found, 1, np.float32)).all()
     source.close()
+
+
+def tallied(kernels, arrays):
+    """Count the arrays on the device, one after the other, into one tally; return it as the host takes it over."""
+    stream, tally = import_pycuda().Stream(), on_device(np.zeros(TALLY_WORDS, np.uint32))
+    for values in arrays:
+        source = on_device(values)
+        kernels.tally(stream, source.address, count=values.size, dtype=values.dtype, tally=tally.address)
+        stream.synchronize()
+        source.close()
+    words = on_host(tally, TALLY_WORDS, np.uint32)
+    return MagnitudeCounts(
+        counts=words[:HISTOGRAM_BINS].astype(np.int64),
+        zeros=int(words[ZEROS_WORD]),
+        not_finite=int(words[NOT_FINITE_WORD]),
+        amax=float(words[AMAX_WORD : AMAX_WORD + 1].view(np.float32)[0]),
+    )
+
+
+def edges(exponent):
+    """Values on the edges of bins, and next to them on either side."""
+    on_edge = np.arange(1, 2048, dtype=np.float32) * np.float32(2.0 ** (exponent - 11))
+    return np.concatenate([on_edge, np.nextafter(on_edge, 0), -np.nextafter(on_edge, np.inf, dtype=np.float32)])
+
+
+RANDOM = np.random.default_rng(4)
+ARRAYS = {
+    "all zero, of both signs": [np.array([0.0, -0.0] * 5000, np.float32)],
+    "one value": [np.array([-0.3], np.float32)],
+    "one value ten thousand times": [np.full(10_001, 7.7, np.float32)],
+    "a power of two, which opens the next range": [np.array([1, 2, 4, 0.5, -4], np.float32)],
+    "denormal": [np.array([2.0**-149, -(2.0**-127), 2.0**-126, 0], np.float32)],
+    "below the smallest range": [np.array([2.0**-101, 2.0**-100, 2.0**-120, 3e-31], np.float32)],
+    "the largest there are": [np.array([np.finfo(np.float32).max, -1e38, 2.0**127, 1, 2.0**-149], np.float32)],
+    "denormal beside the largest": [np.array([np.finfo(np.float32).max, 2.0**-149], np.float32)],
+    "on the edges of bins": [edges(0), edges(7), edges(-99)],
+    "lengths that fill no block": [
+        RANDOM.normal(0, 3, length).astype(np.float32) for length in (1, 255, 257, 4097, 70_001)
+    ],
+    "ranges that grow and shrink": [
+        RANDOM.normal(0, width, 3000).astype(np.float32) for width in (1e-35, 1e-3, 1, 900, 1e30, 2)
+    ],
+    "a range that doubles by one": [np.array([1.5, 0.1], np.float32), np.array([2.5], np.float32)],
+    "every bit pattern of a float16": [
+        np.arange(65536, dtype=np.uint16).view(np.float16)[
+            np.isfinite(np.arange(65536, dtype=np.uint16).view(np.float16))
+        ]
+    ],
+    "float16": [RANDOM.normal(0, 40, 9999).astype(np.float16), np.zeros(3, np.float16)],
+    "SiLU of half a million": [(x := RANDOM.normal(0, 4, 500_000).astype(np.float32)) / (1 + np.exp(-x))],
+}
+
+
+@pytest.mark.parametrize("arrays", ARRAYS.values(), ids=ARRAYS)
+def test_a_tally_of_the_gpu_is_the_histogram_of_the_host_to_the_bit(kernels, arrays):
+    on_this_host, taken_over = Tally(), Tally()
+    for values in arrays:
+        on_this_host.add(values)
+
+    counted = tallied(kernels, arrays)
+
+    taken_over.join(counted)
+    assert taken_over.histogram() == on_this_host.histogram()
+    assert counted.total == sum(values.size for values in arrays)
+    assert counted.not_finite == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_what_is_not_finite_is_counted_apart_from_the_rest(kernels, dtype):
+    values = np.array([1, np.nan, 3, -np.inf, 0, np.inf, -np.nan], dtype)
+
+    counted = tallied(kernels, [np.array([9], dtype), values, np.array([2], dtype)])
+
+    assert (counted.not_finite, counted.zeros, counted.total, counted.amax) == (4, 1, 9, 9.0)
+    assert counted.counts.sum() == 4
+
+
+def test_a_tally_writes_nothing_behind_its_words(kernels):
+    stream, values = import_pycuda().Stream(), on_device(np.arange(9000, dtype=np.float32))
+    tally = on_device(np.concatenate([np.zeros(TALLY_WORDS, np.uint32), np.full(64, 7, np.uint32)]))
+
+    kernels.tally(stream, values.address, count=9000, dtype=np.float32, tally=tally.address)
+
+    stream.synchronize()
+    assert (on_host(tally, TALLY_WORDS + 64, np.uint32)[TALLY_WORDS:] == 7).all()
+    values.close()

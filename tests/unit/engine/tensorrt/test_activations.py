@@ -1,13 +1,17 @@
-"""TensorRT as something to look into, beside what the contract test holds: failures, and what is left behind."""
+"""TensorRT as something to look into, beside what the contract tests hold: failures, what crosses, what is left."""
 
 import numpy as np
+import onnx
 import pytest
 
+from edge.calibrate.histogram import count
+from edge.calibrate.observer import Observer
 from edge.engine.tensorrt.kind import KIND
 from edge.errors import EngineError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
+from edge.quantize.forms import Forms
 from tests.support import fake_tensorrt, models
 from tests.support.cuda_driver import stand_in
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations
@@ -31,7 +35,7 @@ def test_two_canvases_at_once_on_a_discrete_gpu_and_nothing_left_behind(device, 
     names = quantizable_tensors(load_graph(spec.path))
     size = spec.preprocess.size
     images = np.random.default_rng(1).integers(0, 256, (2, 2, size.height, size.width, 3), np.uint8)
-    engine = KIND.activations(spec, names, largest_of=[spec.output_name], max_batch=2)
+    engine = KIND.activations(spec, names, max_batch=2)
 
     for index in (0, 1):
         engine.canvases[index][:] = images[index]
@@ -43,8 +47,6 @@ def test_two_canvases_at_once_on_a_discrete_gpu_and_nothing_left_behind(device, 
         reference.canvases[0][:] = images[index]
         reference.start(0, 2)
         for name, values in reference.wait(0).items():
-            if name == spec.output_name:
-                values = np.abs(values).max(axis=(1, 2))
             largest = float(np.abs(values).max())
             np.testing.assert_allclose(found[index][name], values, rtol=1e-3, atol=1e-4 * largest)
     engine.close()
@@ -64,3 +66,70 @@ def test_memory_that_runs_out_leaves_nothing_behind(device, spec):
         KIND.activations(spec, quantizable_tensors(load_graph(spec.path)), max_batch=4)
 
     assert {name: device[name] for name in before} == before
+
+
+def test_of_what_is_observed_only_counts_and_peaks_cross_to_the_host(device, spec):
+    names = quantizable_tensors(load_graph(spec.path))
+    size = spec.preprocess.size
+    engine = KIND.observing(spec, names, largest_of=[spec.output_name], max_batch=4)
+    engine.canvases[0][:] = np.random.default_rng(2).integers(0, 256, (4, size.height, size.width, 3), np.uint8)
+
+    for rows in (4, 3):
+        with device.counted() as counted:
+            engine.start(0, rows)
+            found = engine.wait(0)
+
+        assert counted["bytes_to_host"] == len(names) * (2048 + 4) * 4 + 4 * 4
+        assert counted["copies_to_host"] == 2
+        assert (counted["allocations"], counted["live"], counted["synchronizations"]) == (0, 0, 1)
+        assert found[spec.input_name].total == rows * 3 * size.width * size.height
+    engine.close()
+
+
+def test_two_canvases_are_observed_at_once_and_nothing_is_left_behind(device, spec):
+    before = {name: device[name] for name in ("live", "contexts", "device_bytes")}
+    names = quantizable_tensors(load_graph(spec.path))
+    size = spec.preprocess.size
+    images = np.random.default_rng(3).integers(0, 256, (2, 2, size.height, size.width, 3), np.uint8)
+    images[1] //= 16
+    engine = KIND.observing(spec, names, max_batch=2)
+
+    for index in (0, 1):
+        engine.canvases[index][:] = images[index]
+        engine.start(index, 2)
+    found = [engine.wait(index)[spec.input_name] for index in (0, 1)]
+    again = engine.wait(0)[spec.input_name]
+
+    for index, counted in enumerate((*found, again)):
+        observer = Observer()
+        observer.observe("x", counted)
+        # What the kernel makes of a pixel differs from numpy in the last bit; how many there are of a kind does not.
+        expected = count(images[index % 2].astype(np.float32))
+        assert observer.histograms["x"].zeros == expected.zeros
+        assert observer.histograms["x"].amax == pytest.approx(expected.amax / 255)
+    engine.close()
+    assert {name: device[name] for name in before} == before
+
+
+def test_what_a_model_computes_in_float16_is_given_out_as_float32_and_counted_as_what_it_is(device, spec):
+    content = Forms(spec).float_model(is_float16=True)
+    nodes = onnx.load_from_string(content).graph.node
+    names = [node.output[0] for node in nodes if node.op_type == "Conv"][:2]
+    size = spec.preprocess.size
+    image = np.random.default_rng(4).integers(0, 256, (1, size.height, size.width, 3), np.uint8)
+    values = KIND.activations(spec, names, content=content)
+    seen = KIND.observing(spec, names[:1], largest_of=names[1:], content=content)
+
+    for engine in (values, seen):
+        engine.canvases[0][:] = image
+        engine.start(0, 1)
+    given, counted = values.wait(0), seen.wait(0)
+
+    observer = Observer()
+    observer.observe(names[0], counted[names[0]])
+    assert all(given[name].dtype == np.float32 for name in names)
+    assert (given[names[0]] == given[names[0]].astype(np.float16)).all()
+    assert observer.histograms[names[0]] == count(given[names[0]])
+    assert counted[names[1]] == np.abs(given[names[1]]).max()
+    values.close()
+    seen.close()

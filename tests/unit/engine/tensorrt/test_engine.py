@@ -165,6 +165,21 @@ def test_close_waits_for_what_runs_before_it_frees(device, fake, spec, rows):
     assert device["live"] == before
 
 
+@pytest.mark.parametrize("of", ["engine", "activations", "observing"])
+def test_use_after_close_is_an_engine_error(device, fake, spec, of):
+    names = [spec.output_name]
+    engine = make(spec) if of == "engine" else getattr(KIND, of)(spec, names, max_batch=2)
+    engine.start(0, 1)
+    engine.close()
+
+    for use in (lambda: engine.start(0, 1), lambda: engine.wait(0), lambda: engine.wait(1)):
+        with pytest.raises(EngineError, match="m: the engine is closed"):
+            use()
+
+    assert engine.canvases == ()
+    assert engine.name.startswith("tensorrt ")
+
+
 def threshold_of(output, share):
     return float(np.quantile(output[:, 4:].max(axis=1), share))
 

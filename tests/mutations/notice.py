@@ -1,0 +1,76 @@
+"""Which test notices a mutant: the nearest tests first, then all of the device's, then pushes to a real agent."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.mutations.mutants import Mutant
+
+ROOT = Path(__file__).parents[2]
+_PARTS = ("edge", "tests", "pipelines", "calib_cache", "systemd", "docs", "setup.cfg", "pyproject.toml", "README.md")
+_NOISE = shutil.ignore_patterns("__pycache__", "*.pyc")
+_DEVICE = ("tests/unit/device", "tests/unit/runtime", "tests/unit/bundle", "tests/contracts/test_files_contract.py")
+_PUSH = ("tests/integration/push", "tests/integration/transport")
+_DEADLINE_S = 900.0
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.M)
+
+
+class Workshop:
+    """A copy of the project in which one file at a time is wrong."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        for part in _PARTS:
+            copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copyfile
+            copy(ROOT / part, folder / part, **({"ignore": _NOISE} if (ROOT / part).is_dir() else {}))
+        for shared in (".venv", ".cache", ".git"):
+            if (ROOT / shared).exists():
+                (folder / shared).symlink_to(ROOT / shared)
+
+    def who_notices(self, mutant: Mutant) -> str | None:
+        """Return the first test that fails, or what else tells; None if all pass."""
+        path = self._folder / mutant.path
+        whole = path.read_bytes()
+        path.write_text(mutant.content, encoding="utf-8")
+        try:
+            return next(filter(None, map(self._first_failure, self._stages(mutant))), None)
+        finally:
+            path.write_bytes(whole)
+
+    def _stages(self, mutant: Mutant) -> Iterator[tuple[str, ...]]:
+        room, name = Path(mutant.path).parent.relative_to("edge"), Path(mutant.path).stem
+        nearest = f"tests/unit/{room}/test_{name}.py"
+        if (self._folder / nearest).is_file():
+            yield (nearest,)
+        yield _DEVICE
+        yield _PUSH
+
+    def _first_failure(self, tests: tuple[str, ...]) -> str | None:
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+        environment = {**os.environ, "PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        child = subprocess.Popen(
+            command,
+            cwd=self._folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            told, _ = child.communicate(timeout=_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+            return f"no end within {_DEADLINE_S:.0f} s"
+        if child.returncode == 0:
+            return None
+        failed = _FAILED.search(told)
+        return failed[1] if failed else f"pytest ended with {child.returncode}: {told.splitlines()[-1:]}"

@@ -1,0 +1,53 @@
+"""docs/mutations.md: which test noticed each mutant."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from tests.mutations.mutants import Mutant
+from tests.mutations.notice import ROOT
+from tests.mutations.reviewed import REVIEWED
+
+PAGE = ROOT / "docs/mutations.md"
+
+_HEAD = """# What the tests of a device notice
+
+Written by `python -m tests.mutations`; nothing here is typed by hand. Each step (a call made for its effect: a write, a
+sync, a rename, a record), each check (an error that is raised) and each pair of neighbouring steps of `edge/device` and
+of the agent was left out, or turned round, in turn; the test named is the first that failed.
+
+{total} mutants: {noticed} noticed, {unnoticed} unnoticed, {reviewed} reviewed and found to change nothing.
+"""
+
+
+def page(mutants: Sequence[Mutant], noticed: Mapping[str, str | None]) -> str:
+    """Return the page."""
+    unnoticed = sum(noticed[one.name] is None for one in mutants)
+    parts = [
+        _HEAD.format(
+            total=len(mutants) + len(REVIEWED),
+            noticed=len(mutants) - unnoticed,
+            unnoticed=unnoticed,
+            reviewed=len(REVIEWED),
+        )
+    ]
+    by_file: dict[str, list[Mutant]] = defaultdict(list)
+    for one in mutants:
+        by_file[one.path].append(one)
+    for path, some in by_file.items():
+        parts.append(f"\n## {path}\n\n| In | Left out, or turned round | Noticed by |\n|---|---|---|\n")
+        parts += [f"| `{one.function}` | {_code(one.what)} | {_by(noticed[one.name])} |\n" for one in some]
+    if REVIEWED:
+        parts.append("\n## Reviewed\n\n| Mutant | Why no test can see it |\n|---|---|\n")
+        parts += [f"| {_code(name)} | {why} |\n" for name, why in REVIEWED.items()]
+    return "".join(parts)
+
+
+def _code(text: str) -> str:
+    short = text if len(text) <= 160 else f"{text[:157]}..."
+    return f"`{short.replace('|', chr(92) + '|').replace('`', chr(39))}`"
+
+
+def _by(test: str | None) -> str:
+    return "**nobody**" if test is None else f"`{test.removeprefix('tests/')}`"

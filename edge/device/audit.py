@@ -11,6 +11,7 @@ from edge.device.disk import typed
 from edge.device.durable import Durable
 from edge.device.layout import Layout
 from edge.device.lock import state_lock
+from edge.reading import json_object
 
 __all__ = ["Audit"]
 
@@ -74,7 +75,6 @@ class Audit:
 
 def _decoded(line: bytes) -> dict[str, object] | None:
     try:
-        value = json.loads(line)
+        return json_object(line)
     except ValueError:
         return None
-    return value if isinstance(value, dict) else None

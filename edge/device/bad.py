@@ -11,6 +11,7 @@ from edge.device.disk import typed
 from edge.device.durable import Durable
 from edge.device.files import Files
 from edge.device.layout import Layout
+from edge.reading import json_object
 
 __all__ = ["BadRelease", "Verdict", "forget_bad", "mark_bad", "read_bad"]
 
@@ -39,7 +40,7 @@ def read_bad(layout: Layout, files: Files) -> dict[str, BadRelease]:
     if files.length(layout.bad) is None:
         return {}
     try:
-        found = json.loads(files.read(layout.bad))["releases"]
+        found = json_object(files.read(layout.bad))["releases"]
         return {
             name: BadRelease(verdict=Verdict(one["verdict"]), reason=str(one["reason"]), at=str(one["at"]))
             for name, one in found.items()

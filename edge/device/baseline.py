@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from edge.device.health import Health, decode_health
+from edge.device.health import Health, read_health
+from edge.reading import read_file
 
 __all__ = ["available_bytes", "measure_baseline"]
 
@@ -23,16 +24,14 @@ def measure_baseline(path: Path, *, release: str | None) -> dict[str, Any]:
         `release`, `window_s`, `streams` (inferred frames per second by stream id, of those that were up),
         `infer_p95_ms`, `age_p95_ms`, `mqtt_connected`, `mqtt_per_s`, `available_bytes` of memory.
     """
-    first = _read(path)
-    if (
-        first is None
-        or release is None
-        or time.clock_gettime_ns(time.CLOCK_BOOTTIME) - first.at_boottime_ns > _FRESH_NS
-    ):
+    first = read_health(path)
+    if first is None or release is None:
+        return {}
+    if not 0 <= time.clock_gettime_ns(time.CLOCK_BOOTTIME) - first.at_boottime_ns <= _FRESH_NS:
         return {}
     deadline = time.monotonic() + _DEADLINE_S
     while time.monotonic() < deadline:
-        last = _read(path)
+        last = read_health(path)
         if last is not None and last.at_boottime_ns - first.at_boottime_ns >= _WINDOW_NS:
             return _rates(first, last, release) if last.invocation == first.invocation else {}
         time.sleep(_STEP_S)
@@ -42,7 +41,7 @@ def measure_baseline(path: Path, *, release: str | None) -> dict[str, Any]:
 def available_bytes(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     """Return how much memory can be had without swapping; None where the system does not say."""
     try:
-        lines = meminfo.read_text(encoding="ascii").splitlines()
+        lines = read_file(meminfo).decode("ascii").splitlines()
     except (OSError, UnicodeDecodeError):
         return None
     found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
@@ -65,10 +64,3 @@ def _rates(first: Health, last: Health, release: str) -> dict[str, Any]:
         "mqtt_per_s": round((last.mqtt_acknowledged - first.mqtt_acknowledged) / window_s, 3),
         "available_bytes": available_bytes(),
     }
-
-
-def _read(path: Path) -> Health | None:
-    try:
-        return decode_health(path.read_bytes())
-    except (OSError, ValueError):
-        return None

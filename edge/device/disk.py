@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from edge.errors import DeployError
+from edge.reading import UnfitFile
 
 __all__ = ["disk_error", "typed"]
 
@@ -23,12 +24,13 @@ _MEANING = {
     errno.EACCES: ("device.disk.permission", "run: edge-deploy provision, which sets owners and modes"),
     errno.EPERM: ("device.disk.permission", "run: edge-deploy provision, which sets owners and modes"),
 }
+_UNFIT = ("device.file", "look at it on the device, remove it, and ask who may write there; then push again")
 _OTHERWISE = ("device.disk.io", "look for disk errors in the device's journal, then push again")
 
 
 def disk_error(error: OSError) -> DeployError:
     """Return the error that a person can act on; its evidence keeps the number and the path."""
-    code, hint = _MEANING.get(error.errno or 0, _OTHERWISE)
+    code, hint = _UNFIT if isinstance(error, UnfitFile) else _MEANING.get(error.errno or 0, _OTHERWISE)
     name = errno.errorcode.get(error.errno or 0, "?")
     what = error.strerror or str(error) or "unknown"
     return DeployError(

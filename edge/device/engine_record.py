@@ -10,14 +10,16 @@ from typing import Any
 
 from edge.device.engines import Engines
 from edge.errors import DeployError
+from edge.reading import json_object
 from edge.version import __version__
 
-__all__ = ["BUILD", "GOLDEN", "PLAN", "EngineInputs", "EngineRecord", "read_plan", "read_record"]
+__all__ = ["BUILD", "GOLDEN", "MAX_PLAN_BYTES", "PLAN", "EngineInputs", "EngineRecord", "read_plan", "read_record"]
 
 PLAN = "model.plan"
 BUILD = "build.json"
 GOLDEN = "golden.json"
 _FORMAT = "edge.engine/1"
+MAX_PLAN_BYTES = 2 << 30  # no ONNX file is larger, and a plan is about as large as the float weights at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +114,8 @@ def read_record(engines: Engines, key: str) -> EngineRecord:
     if not engines.has(key):
         raise DeployError("device.engine.missing", f"engine {key[:12]} is not here", hint="push the release again")
     try:
-        values = json.loads(engines.read(key, BUILD))
-        record = _record_from_json(values)
-    except (DeployError, ValueError, KeyError, TypeError, RecursionError) as error:
+        record = _record_from_json(json_object(engines.read(key, BUILD)))
+    except (DeployError, ValueError, KeyError, TypeError) as error:
         raise _damaged(key, f"{BUILD} cannot be read: {error}") from None
     if record.inputs.key != key:
         raise _damaged(key, f"{BUILD} describes engine {record.inputs.key[:12]}")
@@ -145,7 +146,7 @@ def read_plan(
             hint="it is built again by itself, or: push the release again",
         )
     try:
-        plan = engines.read(key, PLAN)
+        plan = engines.read(key, PLAN, most_bytes=min(record.plan_bytes, MAX_PLAN_BYTES))
     except DeployError as error:
         raise _damaged(key, f"{PLAN} cannot be read: {error.problem}") from error
     if hashlib.sha256(plan).hexdigest() != record.plan_sha256:
@@ -159,7 +160,10 @@ def _record_from_json(values: Mapping[str, Any]) -> EngineRecord:
     inputs = dict(values["inputs"])
     width, height = inputs.pop("input_size")
     return EngineRecord(
-        inputs=EngineInputs(**inputs, input_size=(width, height)),
+        inputs=EngineInputs(
+            **{**inputs, "versions": _texts(inputs["versions"]), "kind": str(inputs["kind"])},
+            input_size=(width, height),
+        ),
         plan_sha256=str(values["plan_sha256"]),
         plan_bytes=int(values["plan_bytes"]),
         seconds=float(values["seconds"]),
@@ -167,6 +171,10 @@ def _record_from_json(values: Mapping[str, Any]) -> EngineRecord:
         report=dict(values.get("report") or {}),
         software=str(values["software"]),
     )
+
+
+def _texts(values: Any) -> dict[str, str]:
+    return {str(name): str(value) for name, value in dict(values).items()}
 
 
 def _damaged(key: str, problem: str) -> DeployError:

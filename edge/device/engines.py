@@ -8,6 +8,7 @@ from edge.device.disk import typed
 from edge.device.durable import Durable, temporary
 from edge.device.layout import Layout
 from edge.errors import DeployError
+from edge.reading import SMALL_BYTES
 
 __all__ = ["Engines", "check_key"]
 
@@ -61,9 +62,9 @@ class Engines:
             self._durable.adopt_tree(folder, self._layout.engine(key))
 
     @typed
-    def read(self, key: str, file: str) -> bytes:
-        """Return the content of one file of an engine."""
-        return self._files.read(self._layout.engine(check_key(key)) / file)
+    def read(self, key: str, file: str, *, most_bytes: int = SMALL_BYTES) -> bytes:
+        """Return the content of one file of an engine, which may have `most_bytes`."""
+        return self._files.read(self._layout.engine(check_key(key)) / file, most_bytes=most_bytes)
 
     @typed
     def quarantine(self, key: str) -> None:

@@ -15,11 +15,13 @@ from edge.device.files import RealFiles
 from edge.device.layout import Layout
 from edge.device.settings import read_settings
 from edge.errors import DeployError
+from edge.reading import read_file
 
 __all__ = ["Facts", "facts_as_json", "gather_facts", "time_floor"]
 
 _L4T = re.compile(r"#\s*R(\d+)\s*\(release\),\s*REVISION:\s*([\d.]+)")
 _JETPACK_OF_L4T = {"32": "4", "35": "5", "36": "6", "38": "7"}
+_MAX_BYTES = 64 << 20  # the list of all packages of a system has some megabytes
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
@@ -118,6 +120,6 @@ def _is_one_file_system(layout: Layout) -> bool:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_file(path, most_bytes=_MAX_BYTES, follows_links=True).decode("utf-8", "replace")
     except FileNotFoundError:
         return ""

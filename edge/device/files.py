@@ -8,9 +8,13 @@ import stat
 from pathlib import Path
 from typing import Protocol
 
+from edge.reading import SMALL_BYTES, open_file, read_file, read_part
+
 __all__ = ["Files", "RealFiles"]
 
 _KEEP_LENGTH = 1  # FALLOC_FL_KEEP_SIZE of linux/falloc.h
+# Never through a link, and never waiting for the other end of a FIFO that somebody has put there.
+_PLAIN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Files(Protocol):
@@ -19,8 +23,8 @@ class Files(Protocol):
     Every call raises OSError as the operating system does.
     """
 
-    def read(self, path: Path) -> bytes:
-        """Return the content of a file."""
+    def read(self, path: Path, *, most_bytes: int = SMALL_BYTES) -> bytes:
+        """Return the content of a file; `UnfitFile` if it is no regular one, or longer than `most_bytes`."""
         ...
 
     def read_at(self, path: Path, offset: int, length: int) -> bytes:
@@ -99,26 +103,24 @@ class Files(Protocol):
 class RealFiles:
     """The operating system's files."""
 
-    def read(self, path: Path) -> bytes:
+    def read(self, path: Path, *, most_bytes: int = SMALL_BYTES) -> bytes:
         """Return the content of a file."""
-        return path.read_bytes()
+        return read_file(path, most_bytes=most_bytes)
 
     def read_at(self, path: Path, offset: int, length: int) -> bytes:
         """Return a part of a file."""
-        with open(path, "rb") as file:
-            file.seek(offset)
-            return file.read(length)
+        return read_part(path, offset, length)
 
     def write(self, path: Path, content: bytes, *, mode: int = 0o640) -> None:
         """Create a file, or replace the content of one."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _PLAIN, mode)
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(descriptor, mode)
             file.write(content)
 
     def write_at(self, path: Path, offset: int, content: bytes) -> None:
         """Write into an existing file."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_WRONLY | _PLAIN)
         try:
             view = memoryview(content)
             while view:
@@ -129,7 +131,7 @@ class RealFiles:
 
     def allocate(self, path: Path, length: int) -> None:
         """Create a file and reserve its blocks."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _PLAIN, 0o600)
         try:
             if length:
                 _reserve(descriptor, length)
@@ -142,18 +144,18 @@ class RealFiles:
 
     def append(self, path: Path, content: bytes) -> None:
         """Add to the end of a file."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _PLAIN, 0o600)
         with os.fdopen(descriptor, "ab") as file:
             os.fchmod(descriptor, 0o600)
             file.write(content)
 
     def sync(self, path: Path) -> None:
         """Flush a file to the disk."""
-        _flush(path, os.O_RDONLY)
+        _flush(open_file(path))
 
     def sync_dir(self, path: Path) -> None:
         """Flush a folder to the disk."""
-        _flush(path, os.O_RDONLY | os.O_DIRECTORY)
+        _flush(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename, replacing."""
@@ -200,8 +202,7 @@ class RealFiles:
         return path.is_dir()
 
 
-def _flush(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags | os.O_CLOEXEC)
+def _flush(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     finally:

@@ -14,6 +14,7 @@ from pathlib import Path
 from edge.device.disk import disk_error
 from edge.device.layout import Layout
 from edge.errors import DeployError
+from edge.reading import json_object
 
 __all__ = ["PushLock", "state_lock"]
 
@@ -72,7 +73,7 @@ def state_lock(layout: Layout, *, deadline_s: float = _STATE_DEADLINE_S) -> Iter
 def _opened(path: Path) -> Iterator[int]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except OSError as error:
         raise disk_error(error) from error
     try:
@@ -105,10 +106,9 @@ def _write(descriptor: int, values: dict[str, object]) -> None:
 
 def _holder(descriptor: int) -> dict[str, object]:
     try:
-        values = json.loads(os.pread(descriptor, 4096, 0))
+        return json_object(os.pread(descriptor, 4096, 0))
     except ValueError:  # it has the lock and has not yet written who it is
-        values = {}
-    return values if isinstance(values, dict) else {}
+        return {}
 
 
 def _held(path: Path, holder: dict[str, object]) -> DeployError:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from edge.reading import read_file
+
 __all__ = ["Moment", "this_moment"]
 
 
@@ -24,5 +26,5 @@ def this_moment(boot_id_path: Path = Path("/proc/sys/kernel/random/boot_id")) ->
     return Moment(
         at=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         boottime_ns=time.clock_gettime_ns(time.CLOCK_BOOTTIME),
-        boot_id=boot_id_path.read_text(encoding="ascii").strip(),
+        boot_id=read_file(boot_id_path).decode("ascii").strip(),
     )

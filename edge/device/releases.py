@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -13,6 +12,7 @@ from edge.device.engines import check_key
 from edge.device.layout import Layout
 from edge.device.store import check_sha256
 from edge.errors import DeployError
+from edge.reading import json_object
 
 __all__ = ["MANIFEST", "SIGNATURE", "Releases", "check_release"]
 
@@ -91,8 +91,8 @@ class Releases:
     def sequence(self, name: str) -> int:
         """Return the sequence that the manifest states; -1 if it cannot be read."""
         try:
-            value = json.loads(self.manifest(name))["sequence"]
-        except (DeployError, ValueError, KeyError, TypeError):
+            value = json_object(self.manifest(name))["sequence"]
+        except (DeployError, ValueError, KeyError):
             return -1
         return value if isinstance(value, int) else -1
 

@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from edge.reading import json_object
+
 __all__ = ["open_sealed", "seal"]
 
 
@@ -21,9 +23,7 @@ def open_sealed(content: bytes) -> dict[str, Any]:
     Raises:
         ValueError: if it is not that, byte for byte.
     """
-    values = json.loads(content.decode("utf-8"))
-    if not isinstance(values, dict):
-        raise ValueError("no JSON object")
+    values = json_object(content)
     stated = values.pop("sha256", None)
     if stated != _digest(values):
         raise ValueError("its SHA-256 is not the one that it states")

@@ -11,6 +11,7 @@ from typing import Any
 
 from edge.device.disk import typed
 from edge.errors import DeployError
+from edge.reading import read_file
 
 __all__ = ["DeviceSettings", "decode_settings", "read_settings"]
 
@@ -88,7 +89,8 @@ def read_settings(path: Path) -> DeviceSettings:
         DeployError: `device.settings`; `device.disk.*`.
     """
     try:
-        return decode_settings(path.read_text(encoding="utf-8"), origin=str(path))
+        # Root's folder: what is linked there, root has linked.
+        return decode_settings(read_file(path, follows_links=True).decode("utf-8"), origin=str(path))
     except FileNotFoundError:
         raise _wrong(str(path), "there is no such file") from None
     except UnicodeDecodeError as error:

@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from edge.reading import json_object, read_file
 from edge.types import StreamId
 
 __all__ = ["EPOCH_FILE", "Numbering", "raise_epoch"]
 
 EPOCH_FILE = "epoch.json"
 _FORMAT = "edge.epoch/1"
+_MAX_BYTES = 4096
 
 _log = logging.getLogger(__name__)
 
@@ -43,13 +45,13 @@ def raise_epoch(state_dir: Path | None, *, now_s: Callable[[], float] = time.tim
 def _read_epoch(path: Path) -> int | None:
     """Return the kept epoch, or None when there is none that can be used."""
     try:
-        kept = json.loads(path.read_bytes())
+        kept = json_object(read_file(path, most_bytes=_MAX_BYTES))
         epoch = kept["epoch"]
         if kept["format"] != _FORMAT or type(epoch) is not int or epoch < 1:
             raise ValueError(f"expected format {_FORMAT} with a positive epoch")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError) as error:
         _log.warning("epoch file unusable path=%s error=%s: taken from the clock", path, error)
         return None
     return epoch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.errors import DeployError
+from edge.reading import json_object, read_file
 from edge.runtime.build_progress import PROGRESS, read_progress
 from edge.runtime.engine_worker import DONE, ERROR, Job
 
@@ -137,9 +137,6 @@ def read_json(path: Path) -> dict[str, Any]:
         DeployError: `build.failed`, if it has not.
     """
     try:
-        values = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        return json_object(read_file(path))
+    except (OSError, ValueError) as error:
         raise DeployError("build.failed", f"{path.name} of the build cannot be read: {error}") from None
-    if not isinstance(values, dict):
-        raise DeployError("build.failed", f"{path.name} of the build is no JSON object")
-    return values

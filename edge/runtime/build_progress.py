@@ -9,12 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edge.reading import json_object, read_file
+
 if TYPE_CHECKING:
     from edge.types import Precision
 
 __all__ = ["PROGRESS", "ProgressFile", "read_progress", "write_progress"]
 
 PROGRESS = "progress.json"
+_MAX_BYTES = 4096
 _STEP = 0.01  # of a phase; less is not worth a write
 
 
@@ -49,7 +52,6 @@ def write_progress(path: Path, note: str) -> None:
 def read_progress(path: Path) -> str:
     """Return what is told at `path`; empty where nothing can be read."""
     try:
-        values = json.loads(path.read_bytes()[:4096])
-    except (OSError, ValueError, RecursionError):
+        return str(json_object(read_file(path, most_bytes=_MAX_BYTES)).get("note", ""))[:200]
+    except (OSError, ValueError):
         return ""
-    return str(values.get("note", ""))[:200] if isinstance(values, dict) else ""

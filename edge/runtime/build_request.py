@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from edge.device.device import Device
 from edge.device.releases import check_release
 from edge.errors import DeployError, EdgeError
+from edge.reading import json_object, read_file
 
 if TYPE_CHECKING:
     from edge.runtime.engine_build import Built
@@ -26,14 +27,14 @@ def read_request(path: Path) -> str | None:
         DeployError: `request.build`, if the file is something else.
     """
     try:
-        content = path.read_bytes()[:_MAX_BYTES]
+        content = read_file(path, most_bytes=_MAX_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise DeployError("request.build", f"{path}: cannot be read: {error.strerror}") from None
     try:
-        return check_release(str(json.loads(content)["release"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return check_release(str(json_object(content)["release"]))
+    except (ValueError, KeyError) as error:
         raise DeployError("request.build", f"{path}: expected a release, got {error}", hint="push it again") from None
 
 

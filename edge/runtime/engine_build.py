@@ -19,10 +19,20 @@ from typing import Any
 from edge.bundle.manifest import Manifest, Role
 from edge.config.load import Pipeline, load_pipeline
 from edge.device.device import Device
-from edge.device.engine_record import BUILD, GOLDEN, PLAN, EngineInputs, EngineRecord, read_plan, read_record
+from edge.device.engine_record import (
+    BUILD,
+    GOLDEN,
+    MAX_PLAN_BYTES,
+    PLAN,
+    EngineInputs,
+    EngineRecord,
+    read_plan,
+    read_record,
+)
 from edge.device.releases import MANIFEST
 from edge.engine.pipeline_model import read_model
 from edge.errors import DeployError, EdgeError, EngineError
+from edge.reading import json_object, read_file
 from edge.runtime.build_process import read_json, run_worker
 from edge.runtime.build_progress import PROGRESS, write_progress
 from edge.runtime.engine_inputs import engine_inputs
@@ -145,7 +155,7 @@ def _make(
 ) -> None:
     done = builder.run(_job(builder.device, pipeline, folder, proof=proof))
     plan = folder / PLAN
-    sha256 = hashlib.sha256(plan.read_bytes()).hexdigest() if plan.is_file() else "nothing"
+    sha256 = hashlib.sha256(read_file(plan, most_bytes=MAX_PLAN_BYTES)).hexdigest() if plan.is_file() else "nothing"
     if sha256 != done.get("plan_sha256"):
         raise DeployError("build.failed", f"the plan was not written wholly ({sha256[:12]})", hint="push it again")
     record = EngineRecord(
@@ -210,10 +220,9 @@ def _reusable(device: Device, key: str) -> Mapping[str, Any] | None:
 
 def _golden_of(device: Device, key: str) -> Mapping[str, Any] | None:
     try:
-        values = json.loads(device.engines.read(key, GOLDEN))
-    except (DeployError, ValueError, RecursionError):
+        return json_object(device.engines.read(key, GOLDEN))
+    except (DeployError, ValueError):
         return None
-    return values if isinstance(values, dict) else None
 
 
 def _with_proof(path: Path, proof_id: str) -> bytes:

@@ -20,11 +20,13 @@ from edge.evaluate.golden_file import GoldenSet, decode_golden
 from edge.evaluate.golden_run import detect_golden
 from edge.media.images import read_image
 from edge.protocols import Engine
+from edge.reading import read_file
 from edge.types import ModelSpec
 from edge.vision.detect import Detector
 
 __all__ = ["Gate", "Race", "race", "read_gate"]
 
+_MAX_GOLDEN_BYTES = 64 << 20  # detections of some hundred frames as text
 _LEAST_PAIRS, _MOST_PAIRS = 5, 25
 _ENOUGH_S = 4.0  # for all pairs; a slow engine is told from another by fewer
 
@@ -70,8 +72,9 @@ def read_gate(pipeline: Pipeline, spec: ModelSpec, manifest_path: Path) -> Gate:
     Raises:
         DeployError: `verify.golden`, if the frames are not those of this model; `verify.manifest.*`.
     """
-    manifest, release = decode_manifest(manifest_path.read_bytes()), manifest_path.parent
-    golden = decode_golden((release / manifest.files_of(Role.GOLDEN)[0].path).read_bytes())
+    manifest, release = decode_manifest(read_file(manifest_path)), manifest_path.parent
+    expected = release / manifest.files_of(Role.GOLDEN)[0].path
+    golden = decode_golden(read_file(expected, most_bytes=_MAX_GOLDEN_BYTES, follows_links=True))
     if (golden.model_sha256, golden.preprocess_sha256) != (spec.sha256, spec.preprocess.sha256):
         raise DeployError(
             "verify.golden", "golden.json was made for another model or preprocess", hint="bundle the release again"

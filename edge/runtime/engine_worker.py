@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.config.load import Pipeline, load_pipeline
-from edge.device.engine_record import GOLDEN, PLAN
+from edge.device.engine_record import GOLDEN, MAX_PLAN_BYTES, PLAN
 from edge.engine.kind import BuildRequest, Plan, load_kind
 from edge.engine.pipeline_model import max_batch_of, open_model
 from edge.engine.section import choose_engine
@@ -27,6 +27,7 @@ from edge.model.file import ModelFile
 from edge.protocols import Engine
 from edge.quantize.arithmetic import Arithmetic, arithmetic_of
 from edge.quantize.forms import Forms
+from edge.reading import read_file
 from edge.runtime.build_progress import ProgressFile
 from edge.runtime.engine_choice import Candidate, Made, choose_precision
 from edge.runtime.engine_gate import Gate, read_gate
@@ -184,7 +185,7 @@ def _anew(maker: _Maker) -> Made:
 
 def _again(maker: _Maker, plan: KeptPlan) -> Made:
     """Put a plan that is here to the gate; what it is, was decided when it was built."""
-    precision, content = Precision(plan.precision), Path(plan.path).read_bytes()
+    precision, content = Precision(plan.precision), read_file(Path(plan.path), most_bytes=MAX_PLAN_BYTES)
 
     def load(wanted: Precision) -> Candidate:
         try:

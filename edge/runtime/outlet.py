@@ -19,6 +19,7 @@ from edge.publish.messages import EngineInfo, InfoMessage, ModelInfo
 from edge.publish.mqtt.publisher import MqttPublisher
 from edge.publish.numbering import Numbering, raise_epoch
 from edge.publish.selection import Selection
+from edge.reading import read_file
 from edge.runtime.deployed import Deployed
 from edge.runtime.running import Running
 from edge.types import ModelSpec
@@ -97,7 +98,7 @@ def birth_message(
         ),
         labels=list(spec.labels),
         streams=[stream.id for stream in config.streams],
-        boot_id=_BOOT_ID.read_text().strip() if _BOOT_ID.exists() else None,
+        boot_id=read_file(_BOOT_ID).decode("ascii").strip() if _BOOT_ID.exists() else None,
     )
 
 

@@ -16,6 +16,7 @@ from edge.device.state import Phase, State
 from edge.device.switch import arm, count_attempt, roll_back, switch_to
 from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, Units, UnitState
 from edge.errors import DeployError, EngineError
+from edge.reading import json_object
 from edge.runtime.on_record import record, recorded_failure
 from edge.runtime.soundness import is_sound, problem_of, put_aside, require_engine
 from edge.runtime.trial import REFUSED
@@ -163,8 +164,8 @@ def _may_rebuild(device: Device, state: State, current: str, problem: DeployErro
     if problem.code not in _REBUILT or state.phase is not Phase.IDLE or state.attempts_this_boot >= _REBUILDS:
         return False
     try:
-        result = json.loads(device.durable.files.read(device.layout.build_result))
-    except (OSError, ValueError, RecursionError):
+        result = json_object(device.durable.files.read(device.layout.build_result))
+    except (OSError, ValueError):
         return True
-    has_failed = isinstance(result, dict) and result.get("release") == current and result.get("ok") is not True
+    has_failed = result.get("release") == current and result.get("ok") is not True
     return not has_failed

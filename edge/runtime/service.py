@@ -12,6 +12,7 @@ from pathlib import Path
 
 from edge.media.camera import StreamStatus
 from edge.protocols import FrameSource, Publisher
+from edge.reading import read_file
 from edge.runtime.batcher import Batcher
 from edge.runtime.board import StreamBoard
 from edge.runtime.counters import Counters, report_stream
@@ -177,6 +178,6 @@ class _Ticker:
 
 def _peak_memory_bytes() -> int:
     # Not ru_maxrss: that starts at what the parent process had when it started this one.
-    status = Path("/proc/self/status").read_text(encoding="ascii")
+    status = read_file(Path("/proc/self/status")).decode("ascii", "replace")
     peak = next((line for line in status.splitlines() if line.startswith("VmHWM:")), "VmHWM: 0 kB")
     return int(peak.split()[1]) * 1024

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from edge.reading import SMALL_BYTES, UnfitFile
+
 MAX_PENDING = 9  # 2^9 subsets; above that prefixes, single omissions, single survivors and samples
 SAMPLES = 256
 MAX_LINKS = 16
@@ -89,8 +91,11 @@ class CutFiles:
 
     # -- Files
 
-    def read(self, path: Path) -> bytes:
-        return self._file(path).cached
+    def read(self, path: Path, *, most_bytes: int = SMALL_BYTES) -> bytes:
+        content = self._file(path).cached
+        if len(content) > most_bytes:
+            raise UnfitFile(path, f"expected at most {most_bytes} bytes, it has {len(content)}")
+        return content
 
     def read_at(self, path: Path, offset: int, length: int) -> bytes:
         return self._file(path).cached[offset : offset + length]

@@ -19,7 +19,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(REPOSITORY))
 
 from edge.device.device import Device  # noqa: E402
-from edge.device.health import Health, StreamHealth, encode_health  # noqa: E402
+from edge.device.health import Health, StreamHealth, write_health  # noqa: E402
 from edge.device.layout import Layout  # noqa: E402
 from edge.device.moment import this_moment  # noqa: E402
 from edge.device.switch import commit, refuse, roll_back  # noqa: E402
@@ -98,7 +98,7 @@ def serve_now(device: Device) -> None:
         },
     )
     device.layout.health.parent.mkdir(parents=True, exist_ok=True)
-    device.layout.health.write_bytes(encode_health(health))
+    write_health(device.layout.health, health)
 
 
 def _build(device: Device, plan: dict) -> int:

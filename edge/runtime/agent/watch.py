@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from edge.device.bad import read_bad
 from edge.device.engine_record import read_record
 from edge.device.facts import facts_as_json, gather_facts
-from edge.device.health import decode_health
+from edge.device.health import read_health
 from edge.device.lock import PushLock
 from edge.device.moment import this_moment
 from edge.device.units import RUNTIME_UNIT
 from edge.errors import DeployError
+from edge.reading import json_object
 from edge.runtime.agent.conversation import Request, number_of
 from edge.runtime.agent.session import Session
 
@@ -55,21 +57,39 @@ def logs(session: Session, request: Request) -> Mapping[str, Any]:
     units = [part for unit in _UNITS for part in ("-u", unit)]
     command = [_JOURNAL, "--no-pager", "-q", "-o", "short-iso", "-n", str(count), *units]
     try:
-        ran = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_JOURNAL_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        told, complaint = _tail_of(command)
+    except OSError as error:
         return {"lines": [], "note": f"the journal cannot be read: {error}"}
-    lines = [line[:_MAX_LINE] for line in ran.stdout[-_MAX_LOG_BYTES:].decode("utf-8", "replace").splitlines()]
-    note = ran.stderr.decode("utf-8", "replace").strip()[:_MAX_LINE]
+    lines = [line[:_MAX_LINE] for line in told.decode("utf-8", "replace").splitlines()]
+    note = complaint.decode("utf-8", "replace").strip()
     if not lines and not note:
         note = "the journal has no lines of our units that this user may read (group systemd-journal)"
     return {"lines": lines[-count:] if count else [], "note": note}
 
 
+def _tail_of(command: Sequence[str]) -> tuple[bytes, bytes]:
+    """Return the last of what a command says, and the first of what it complains of.
+
+    A runtime decides how much there is in the journal: it is read on, never gathered, and not for longer than it may.
+    """
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:
+        giving_up = threading.Timer(_JOURNAL_TIMEOUT_S, process.kill)
+        giving_up.start()
+        try:
+            assert process.stdout is not None and process.stderr is not None
+            tail = b""
+            while piece := os.read(process.stdout.fileno(), _MAX_LOG_BYTES):
+                tail = (tail + piece)[-_MAX_LOG_BYTES:]
+            return tail, os.read(process.stderr.fileno(), _MAX_LINE)
+        finally:
+            giving_up.cancel()
+            process.kill()
+
+
 def _release(session: Session, name: str) -> Mapping[str, Any]:
     releases = session.device.releases
-    text = _or_problem(lambda: json.loads(releases.manifest(name)))
+    text = _or_problem(lambda: json_object(releases.manifest(name)))
     return {
         "release": name,
         "pipeline": text.get("pipeline_name"),
@@ -88,13 +108,12 @@ def _engine(session: Session, name: str) -> Mapping[str, Any]:
         record = None if key is None else read_record(session.device.engines, key)
     except DeployError:
         record = None
-    return {} if record is None else {"engine": record.line, "precision": record.precision}
+    return {} if record is None else {"engine": record.line[:_MAX_LINE], "precision": record.precision[:_MAX_LINE]}
 
 
 def _health(session: Session) -> Mapping[str, Any] | None:
-    try:
-        health = decode_health(session.device.layout.health.read_bytes())
-    except (OSError, ValueError):
+    health = read_health(session.device.layout.health)
+    if health is None:
         return None
     age_ns = this_moment().boottime_ns - health.at_boottime_ns
     return {**asdict(health), "age_s": round(age_ns / 1e9, 1)}

@@ -27,4 +27,4 @@ def test_a_room_of_the_device_loads_nothing_but_the_standard_library(room):
     others = {name.partition(".")[0] for name in loaded} - set(sys.stdlib_module_names) - {"edge", "__main__"}
     assert others == set()
     rooms = {name.split(".")[1] for name in loaded if name.startswith("edge.")}
-    assert rooms <= {room.partition(".")[2], "errors", "version"}
+    assert rooms <= {room.partition(".")[2], "errors", "reading", "version"}

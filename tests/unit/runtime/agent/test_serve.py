@@ -3,6 +3,7 @@
 import base64
 import os
 import threading
+import tracemalloc
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +13,7 @@ from edge.deploy.push.link import Link
 from edge.device.lock import PushLock
 from edge.errors import EXIT_CODE_OF, DeployError
 from edge.runtime.agent import serve as serving
+from edge.runtime.agent import watch
 from edge.transport.frames import PROTOCOL, Blob, Message
 from edge.transport.pipe import PipeChannel
 from tests.support.device_root import DeviceRoot
@@ -162,3 +164,23 @@ def test_a_fault_of_ours_is_named_and_the_agent_goes_on(device, monkeypatch, cap
         assert "our fault" in caught.value.problem
         assert link.ask("ping")
     assert "RuntimeError" in capfd.readouterr().err
+
+
+def test_a_journal_without_end_is_read_to_a_deadline_and_not_gathered(device, monkeypatch, tmp_path):
+    endless = tmp_path / "journalctl"
+    endless.write_text("#!/bin/sh\nexec yes a-line-of-a-runtime\n")
+    endless.chmod(0o755)
+    monkeypatch.setattr(watch, "_JOURNAL", str(endless))
+    monkeypatch.setattr(watch, "_JOURNAL_TIMEOUT_S", 0.5)
+    tracemalloc.start()
+    try:
+        with Connected(device) as channel:
+            channel.receive(timeout_s=5)
+            channel.send(Message("hello", {"protocol": PROTOCOL}), timeout_s=5)
+            channel.send(Message("logs", {"lines": 5, "id": 1}), timeout_s=5)
+            answer = channel.receive(timeout_s=5)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert answer.values["lines"] == ["a-line-of-a-runtime"] * 5
+    assert peak < 64 << 20

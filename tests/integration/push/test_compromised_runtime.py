@@ -1,0 +1,93 @@
+"""A runtime that wants to stay: whatever it leaves where the agent looks for its health, it is replaced."""
+
+import json
+import os
+import threading
+import time
+
+import pytest
+
+from edge.deploy.push.link import Link
+from edge.device.health import encode_health, read_health
+from tests.support.odd_files import ODD, odd_file
+
+pytestmark = pytest.mark.integration
+
+DEADLINE_S = 25.0  # a push to this device takes one second, and five more where a baseline is waited for
+NOW = "now"  # stands for CLOCK_BOOTTIME when the file is written
+
+LIES = {
+    "NaN": {"infer_p95_ms": float("nan"), "age_p95_ms": float("nan")},
+    "infinities": {"infer_p95_ms": float("inf")},
+    "a text as its time": {"at_boottime_ns": "now"},
+    "a number beyond all floats as its time": {"at_boottime_ns": 10**400},
+    "streams that are a list": {"streams": []},
+    "counts that are texts": {"streams": {"gate": {"state": "up", "decoded": "1", "inferred": "1"}}},
+    "counts that are NaN": {"mqtt_acknowledged": float("nan")},
+    "no streams": {"streams": None},
+}
+
+
+@pytest.fixture
+def compromised(device):
+    """A device whose release serves and can be replaced."""
+    device.push(device.bundle("one"))
+    return device
+
+
+def _push(device):
+    stop = threading.Event()
+    giving_up = threading.Timer(DEADLINE_S, stop.set)
+    giving_up.start()
+    try:
+        return device.push(device.bundle("two", sequence=2), stop=stop)
+    finally:
+        giving_up.cancel()
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_a_push_replaces_a_runtime_whose_health_file_is(what, compromised):
+    with odd_file(what, compromised.layout.health):
+        outcome = _push(compromised)
+    assert outcome.result == "committed", outcome
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_push_replaces_a_runtime_whose_health_file_says(lie, compromised):
+    path, stop = compromised.layout.health, threading.Event()
+    values = json.loads(encode_health(read_health(path)))
+
+    def lie_on() -> None:
+        while not stop.wait(0.05):
+            told = {**values, "at_boottime_ns": time.clock_gettime_ns(time.CLOCK_BOOTTIME), **LIES[lie]}
+            path.with_name("told").write_text(json.dumps(told))
+            os.replace(path.with_name("told"), path)
+
+    liar = threading.Thread(target=lie_on)
+    liar.start()
+    try:
+        outcome = _push(compromised)
+    finally:
+        stop.set()
+        liar.join()
+    assert outcome.result == "committed", outcome
+    baseline = compromised.device.state().baseline
+    assert "NaN" not in json.dumps(dict(baseline))
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_status_answers_though_the_health_file_is(what, compromised):
+    with odd_file(what, compromised.layout.health):
+        link = Link(compromised.connect(), _after(DEADLINE_S))
+        try:
+            assert link.ask("status")["health"] is None
+        finally:
+            link.close()
+
+
+def _after(seconds: float) -> threading.Event:
+    stop = threading.Event()
+    timer = threading.Timer(seconds, stop.set)
+    timer.daemon = True
+    timer.start()
+    return stop

@@ -77,7 +77,8 @@ def _tail_of(command: Sequence[str]) -> tuple[bytes, bytes]:
         giving_up = threading.Timer(_JOURNAL_TIMEOUT_S, process.kill)
         giving_up.start()
         try:
-            assert process.stdout is not None and process.stderr is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
             tail = b""
             while piece := os.read(process.stdout.fileno(), _MAX_LOG_BYTES):
                 tail = (tail + piece)[-_MAX_LOG_BYTES:]

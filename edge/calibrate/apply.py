@@ -50,6 +50,7 @@ def quantized_model(
     *,
     graph: Graph | None = None,
     means: Mapping[str, Sequence[float]] | None = None,
+    has_zero_points: bool = False,
     is_float16: bool = False,
     has_float_weights: bool = False,
 ) -> QdqModel:
@@ -60,6 +61,7 @@ def quantized_model(
         spec: of a float32 model.
         graph: its inside; None: its file is read.
         means: of channels, by which biases are corrected; None: those of the table.
+        has_zero_points: write activations in uint8, with centres as zero points.
         is_float16: compute the rest in float16, for strongly typed TensorRT.
         has_float_weights: put pairs behind weights in float, for TensorRT 8.
 
@@ -74,6 +76,8 @@ def quantized_model(
         keep_float=table.keep_float,
         means=_means(table) if means is None else means,
         is_centred=table.centred,
+        is_padded=table.padded,
+        has_zero_points=has_zero_points,
         is_float16=is_float16,
         has_float_weights=has_float_weights,
     )

@@ -80,6 +80,7 @@ def _facts(first: CalibrationTable, second: CalibrationTable) -> Iterator[tuple[
         "method",
         "made_by",
         "centred",
+        "padded",
         "keep_float",
         "evidence",
         "imported",

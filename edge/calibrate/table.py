@@ -98,7 +98,8 @@ class TensorRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class CalibrationTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Ranges by tensor name, and where they come from; what is None was not known, as in an imported cache.
 
-    `centred`: a Q/DQ model quantizes what has a lowest value, as SiLU has, around a centre (`edge.model.qdq.centre`).
+    `centred`: a Q/DQ model quantizes what has a lowest value, as SiLU has, around a centre (`edge.model.qdq.centre`);
+    `padded`: so it does where a padded convolution reads it, too.
     `float_reasons` says of nodes in `keep_float` why they are there, where that is known.
     """
 
@@ -110,6 +111,7 @@ class CalibrationTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     made_by: MadeBy
     tensors: Mapping[str, TensorRange]
     centred: bool = False
+    padded: bool = False
     keep_float: tuple[str, ...] = ()
     float_reasons: Mapping[str, str] = msgspec.field(default_factory=dict)
     evidence: Evidence | None = None

@@ -74,7 +74,9 @@ def _texts(table: CalibrationTable, content: Mapping[str, Any]) -> Iterator[tupl
 
 
 def _is_left_out(key: str, value: object) -> bool:
-    return (key == "imported" and value is None) or (key in ("centred", "keep_float", "float_reasons") and not value)
+    return (key == "imported" and value is None) or (
+        key in ("centred", "padded", "keep_float", "float_reasons") and not value
+    )
 
 
 def _row(tensor: TensorRange) -> dict[str, Any]:

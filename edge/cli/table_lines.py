@@ -23,7 +23,8 @@ def provenance(content: CalibrationTable) -> Iterator[tuple[str, str]]:
     if means := sum(bool(tensor.means) for tensor in content.tensors.values()):
         yield "means", f"of {means} tensors, to correct biases in a Q/DQ model"
     if content.centred:
-        yield "centred", "around centres in a Q/DQ model, where that makes steps finer"
+        where = "" if content.padded else " and no padded convolution reads it"
+        yield "centred", f"around centres in a Q/DQ model, where that makes steps finer{where}"
     if content.imported is not None:
         yield "imported", origin(content)
     for node in content.keep_float:

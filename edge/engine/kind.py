@@ -44,10 +44,13 @@ class QdqForm:
         float_type: of what stays in float.
         weights: `int8` stores them behind a DequantizeLinear, a quarter of the bytes; `float` puts a pair behind float
             weights, which is what TensorRT 8 takes.
+        activations: `int8` is symmetric, centres are taken off in front of it, as TensorRT takes it; `uint8` has
+            centres as zero points. The levels are the same.
     """
 
     float_type: Literal["float32", "float16"] = "float32"
     weights: Literal["int8", "float"] = "int8"
+    activations: Literal["int8", "uint8"] = "int8"
 
 
 class ModelForms(Protocol):

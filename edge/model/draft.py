@@ -113,6 +113,12 @@ class Draft:
         """Put `node` in the place of another."""
         self.proto.graph.node[position].CopyFrom(node)
 
+    def set_attributes(self, position: int, attributes: Mapping[str, Any]) -> None:
+        """Give the node at `position`, of ONNX's own operators, these attributes and no others."""
+        node = self.proto.graph.node[position]
+        made = node_proto(node.op_type, list(node.input), list(node.output), name=node.name, **attributes)
+        self.replace_node(position, made)
+
     def retarget_cast(self, position: int, to: str) -> None:
         """Let the Cast at `position` make values of type `to`."""
         node = self.proto.graph.node[position]

@@ -110,6 +110,7 @@ class Forms:
             graph=self.graph,
             means=self._means,
             is_float16=form.float_type == "float16",
+            has_zero_points=form.activations == "uint8",
             has_float_weights=form.weights == "float",
         )
 

@@ -106,7 +106,7 @@ class _OpenVino:
 
 
 def _int8(model: ModelForms) -> Plan:
-    made = model.qdq_model(QdqForm())
+    made = model.qdq_model(QdqForm(activations="uint8"))
     why = why_int8_in_float()
     return Plan(
         data=made.model,

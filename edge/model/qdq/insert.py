@@ -13,7 +13,7 @@ import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,24 +21,21 @@ from numpy.typing import NDArray
 from edge.errors import ModelError
 from edge.model.cost import cost_of_model, resolved_for_one
 from edge.model.draft import Draft
-from edge.model.graph import Graph, Node, load_graph, node_proto
+from edge.model.graph import Graph, Node, load_graph
 from edge.model.obstacles import INTEGER_OPERATORS, QDQ_OPERATORS
 from edge.model.opset import with_opset
 from edge.model.qdq.bias import mean_shift
 from edge.model.qdq.centre import Centre, centres
 from edge.model.qdq.half import halve
-from edge.model.qdq.placement import Placement, called, is_moving, place
+from edge.model.qdq.pairs import Pairs, moved_tensors
+from edge.model.qdq.placement import Placement, called, place
 from edge.model.qdq.scales import (
     channel_axis,
     dequantize_weight,
     group_ranges,
     quantize_weight,
-    scale_of,
 )
 from edge.types import ModelSpec
-
-if TYPE_CHECKING:
-    from edge.model.graph import NodeProto
 
 __all__ = ["QdqModel", "insert_qdq"]
 
@@ -76,6 +73,8 @@ def insert_qdq(
     keep_float: Collection[str],
     means: Mapping[str, Sequence[float]] | None = None,
     is_centred: bool = False,
+    is_padded: bool = False,
+    has_zero_points: bool = False,
     is_float16: bool = False,
     has_float_weights: bool = False,
 ) -> QdqModel:
@@ -88,6 +87,8 @@ def insert_qdq(
         keep_float: names of nodes that stay in float, and of tensors that are not quantized, nor what reads them.
         means: of each channel of some tensors; biases are corrected behind those.
         is_centred: quantize tensors around their centres where that makes their steps finer (`edge.model.qdq.centre`).
+        is_padded: also those that padded convolutions read.
+        has_zero_points: write activations in uint8, with centres as zero points, as OpenVINO takes them.
         is_float16: compute the rest in float16, for strongly typed TensorRT; decoding and scales stay in float32.
         has_float_weights: store weights in float, with a Q/DQ pair behind each.
 
@@ -101,9 +102,11 @@ def insert_qdq(
     placement = place(graph, keep_float)
     amax = group_ranges(graph, placement, ranges)
     _require_finite_in(np.finfo(np.float16 if is_float16 else np.float32), amax, spec.name)
-    around = centres(graph, placement, amax) if is_centred else {}
-    writer = _Writer(graph, means or {}, around, has_float_weights=has_float_weights)
-    draft = writer.written(placement, amax)
+    around = centres(graph, placement, amax, is_padded=is_padded) if is_centred else {}
+    writer = _Writer(
+        graph, means or {}, amax, around, has_zero_points=has_zero_points, has_float_weights=has_float_weights
+    )
+    draft = writer.written(placement)
     if is_float16:
         halve(draft, spec.name, exact=writer.exact)
     draft.sweep()
@@ -115,82 +118,46 @@ def insert_qdq(
         mac_share_int8=_mac_share(graph, spec, placement),
         ranges=amax,
         centres=around,
-        lowered=tuple(sorted(_moved(graph, placement).intersection(around))),
+        lowered=() if has_zero_points else tuple(sorted(moved_tensors(graph, placement).intersection(around))),
     )
 
 
 class _Writer:
-    """Puts pairs into a copy of a graph; `exact` are tensors with a centre taken off or put back."""
+    """Puts pairs into a copy of a graph; `exact` are tensors that float16 must not round (`edge.model.qdq.pairs`)."""
 
     def __init__(
         self,
         graph: Graph,
         means: Mapping[str, Sequence[float]],
+        amax: Mapping[str, float],
         around: Mapping[str, Centre],
         *,
+        has_zero_points: bool,
         has_float_weights: bool,
     ) -> None:
         self._graph = graph
         self._means = means
         self._around = around
         self._has_float_weights = has_float_weights
-        self.exact: set[str] = set()
-        self._centred: dict[str, str] = {}
         self._draft = Draft(graph)
-        self._before: dict[int, list[NodeProto]] = {}
-        self._dequantized: dict[str, str] = {}
+        self._pairs = Pairs(self._draft, graph, amax, around, has_zero_points=has_zero_points)
         self._weights: dict[tuple[str, int], tuple[str, NDArray[np.float32]]] = {}
 
-    def written(self, placement: Placement, amax: Mapping[str, float]) -> Draft:
+    @property
+    def exact(self) -> set[str]:
+        return self._pairs.exact
+
+    def written(self, placement: Placement) -> Draft:
         self._draft.store_inputs_apart()
-        self._centre(placement)
-        for position, index in placement.pairs:
-            name = self._graph.nodes[position].inputs[index]
-            range_ = self._around[name].range_ if name in self._around else amax[name]
-            made = self._activation(name, range_, position)
-            self._draft.set_input(position, index, self._restored(name, made, position))
+        self._pairs.write(placement)
         quantized = {id(node) for node in placement.quantized}
         for position, node in enumerate(self._graph.nodes):
             if id(node) in quantized and not self._graph.is_varying(node.inputs[1]):
                 name, errors = self._weight(node, position)
                 self._draft.set_input(position, 1, name)
                 self._correct_bias(node, position, errors)
-        self._draft.insert_nodes(self._before)
+        self._draft.insert_nodes(self._pairs.before)
         return self._draft
-
-    def _centre(self, placement: Placement) -> None:
-        """Take the centres off where their groups begin: what Concat and the like make of them is centred by that."""
-        moved = _moved(self._graph, placement)
-        for position, index in placement.edges:
-            name = self._graph.nodes[position].inputs[index]
-            if name in self._around and name not in moved:
-                if name not in self._centred:
-                    inputs = (name, self._centre_of(name))
-                    self._centred[name] = self._insert("Sub", inputs, f"{name}/centred", position)
-                    self.exact.add(self._centred[name])
-                self._draft.set_input(position, index, self._centred[name])
-
-    def _restored(self, name: str, centred: str, position: int) -> str:
-        """Return what a node reads: a convolution has the centre in its bias, a residual Add gets it back."""
-        if name not in self._around or self._graph.nodes[position].op_type != "Add":
-            return centred
-        made = self._insert("Add", (centred, self._centre_of(name)), f"{name}/restored", position)
-        self.exact.add(made)
-        return made
-
-    def _centre_of(self, name: str) -> str:
-        return self._draft.add_constant(f"{name}/centre", np.array(self._around[name].value, np.float32))
-
-    def _activation(self, name: str, amax: float, position: int) -> str:
-        if name not in self._dequantized:
-            read = self._centred.get(name, name)
-            scale = self._draft.add_constant(f"{name}/scale", scale_of(amax))
-            zero = self._draft.add_constant(f"{name}/zero_point", np.array(0, np.int8))
-            quantized = self._insert("QuantizeLinear", (read, scale, zero), f"{name}/quantized", position)
-            self._dequantized[name] = self._insert(
-                "DequantizeLinear", (quantized, scale, zero), f"{name}/dequantized", position
-            )
-        return self._dequantized[name]
 
     def _weight(self, node: Node, position: int) -> tuple[str, NDArray[np.float32]]:
         """Return the name of the weight in INT8, and what rounding has added to each of its values."""
@@ -202,10 +169,14 @@ class _Writer:
             scale = self._draft.add_constant(f"{name}/scale", scales)
             zero = self._draft.add_constant(f"{name}/zero_point", np.zeros(scales.shape, np.int8))
             if self._has_float_weights:
-                stored = self._insert("QuantizeLinear", (name, scale, zero), f"{name}/quantized", position, axis=axis)
+                stored = self._pairs.insert(
+                    "QuantizeLinear", (name, scale, zero), f"{name}/quantized", position, axis=axis
+                )
             else:
                 stored = self._draft.add_constant(f"{name}/quantized", values)
-            made = self._insert("DequantizeLinear", (stored, scale, zero), f"{name}/dequantized", position, axis=axis)
+            made = self._pairs.insert(
+                "DequantizeLinear", (stored, scale, zero), f"{name}/dequantized", position, axis=axis
+            )
             self._weights[name, axis] = made, dequantize_weight(values, scales, axis) - weight
         return self._weights[name, axis]
 
@@ -217,24 +188,12 @@ class _Writer:
         corrected = bias
         if read in self._means:
             corrected = corrected - mean_shift(node, errors, self._means[read])
-        if read in self._around:
+        if self._pairs.is_lowered(read):
             weight = _float_weight(self._graph, node) + errors
             corrected = corrected + self._around[read].value * weight.reshape(len(weight), -1).sum(axis=1)
         if corrected is not bias:
             label = f"{name or called(node)}/corrected"
             self._draft.set_input(position, 2, self._draft.add_constant(label, corrected.astype(np.float32)))
-
-    def _insert(self, op_type: str, inputs: tuple[str, ...], output: str, position: int, **attributes: int) -> str:
-        made = self._draft.unused_name(output)
-        label = self._draft.unused_name(f"{inputs[0]}/{op_type}")
-        self._before.setdefault(position, []).append(node_proto(op_type, inputs, [made], name=label, **attributes))
-        return made
-
-
-def _moved(graph: Graph, placement: Placement) -> set[str]:
-    """Return what operators that move values make in INT8."""
-    nodes = (graph.nodes[position] for position, _ in placement.edges)
-    return {name for node in nodes if is_moving(node) for name in node.outputs if name}
 
 
 def _float_weight(graph: Graph, node: Node) -> NDArray[np.float32]:

@@ -73,6 +73,7 @@ def made_table(
         made_by=MadeBy(engine=engine),
         tensors=tensors,
         centred=is_centred,
+        padded=is_centred,
         keep_float=tuple(sorted(choice.floats)),
         float_reasons=choice.floats,
     )
@@ -89,6 +90,7 @@ def tried_table(choice: Choice, ranges: Mapping[str, Mapping[str, float]], *, is
         made_by=MadeBy(engine="trial"),
         tensors={name: TensorRange(amax=ranges[name][how], method=how) for name, how in choice.methods.items()},
         centred=is_centred,
+        padded=is_centred,
         keep_float=tuple(choice.floats),
     )
 

@@ -3,6 +3,7 @@
 What it says while it builds, and the names of the kernels in its plan, tell what became of a Q/DQ pair.
 """
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
@@ -75,6 +76,21 @@ def test_the_demo_detector_is_built_with_every_convolution_of_the_table_fused():
     assert sum(fused.values()) >= 40, int8["launches"]
     assert int8["report"]["scales"]["consumed"] == 77
     assert int8["report"]["route"] == "qdq-strong"
+
+
+def test_centres_and_padding_by_them_are_steps_inside_the_kernels_that_there_are(tmp_path):
+    tables = {}
+    for name, words in {"symmetric": {}, "padded": {"centred": True, "padded": True}}.items():
+        tables[name] = tmp_path / f"{name}.calib.json"
+        plain = msgspec.structs.replace(read_table(DEMO_TABLE), centred=False, padded=False)
+        write_table(tables[name], msgspec.structs.replace(plain, **words))
+
+    symmetric, padded = built(*(job(DEMO, table, "int8") for table in tables.values()))
+
+    assert (padded["error"], padded["warnings"]) == (None, [])
+    assert padded["int8_convolutions"] == convolutions(DEMO, tables["padded"])
+    # Nearly all of them: a Sub and a Pad for each of fifty convolutions would be a hundred more.
+    assert sum(padded["launches"].values()) <= sum(symmetric["launches"].values()) + 3, padded["launches"]
 
 
 @pytest.fixture(scope="module")

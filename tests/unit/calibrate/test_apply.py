@@ -66,6 +66,15 @@ def test_a_table_says_whether_there_are_centres(model):
     assert centred.ranges == quantized_model(table, spec).ranges
 
 
+def test_a_table_says_whether_centres_reach_behind_padding(model):
+    table, spec = msgspec.structs.replace(table_of(model), centred=True), inspect_model(model)
+
+    padded = quantized_model(msgspec.structs.replace(table, padded=True), spec)
+
+    assert len(padded.centres) > len(quantized_model(table, spec).centres)
+    assert "Pad" in {node.op_type for node in graph_from_bytes(padded.model, "padded").nodes}
+
+
 def test_a_table_with_warnings_alone_is_usable(tmp_path, model):
     path = write_table_of(tmp_path / "t", model, model=None)  # lint: unbound
 

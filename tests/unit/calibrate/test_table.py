@@ -78,15 +78,15 @@ def test_reading_gives_what_was_written_and_writing_the_same_bytes(tmp_path):
 def test_means_centres_and_uncertainty_are_written_where_there_are_some_and_read_again(tmp_path):
     tensors = {"images": TensorRange(amax=1.0, method="mse", means=(0.25, -1.5, 0.0))}
     evidence = msgspec.structs.replace(full_table().evidence, uncertainty=0.0055)
-    table = full_table(tensors=tensors, evidence=evidence, centred=True)
+    table = full_table(tensors=tensors, evidence=evidence, centred=True, padded=True)
     write_table(tmp_path / "t", table)
 
     written = (tmp_path / "t").read_text(encoding="utf-8")
-    assert '"centred": true,\n' in written
+    assert '"centred": true,\n "padded": true,\n' in written
     assert '  "images": {"amax": 1.0, "method": "mse", "means": [0.25, -1.5, 0.0]}\n' in written
     assert '"int8_mac_share": 0.97, "uncertainty": 0.0055}}' in written
     read = read_table(tmp_path / "t")
-    assert (read.tensors, read.evidence, read.centred) == (tensors, evidence, True)
+    assert (read.tensors, read.evidence, read.centred, read.padded) == (tensors, evidence, True, True)
 
 
 @given(

@@ -42,7 +42,9 @@ from edge.runtime.soundness import engine_versions, require_files
 __all__ = ["Built", "Builder", "build_for_pipeline", "build_for_release"]
 
 _log = logging.getLogger(__name__)
-_WORKER = (sys.executable, "-m", "edge.runtime.engine_worker")
+# As deaf to its surroundings as the process that starts it; a child does not inherit that.
+_FLAGS = ("-IBXfaulthandler",) if sys.flags.isolated else ()
+_WORKER = (sys.executable, *_FLAGS, "-m", "edge.runtime.engine_worker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,19 +84,23 @@ def test_provision_again_has_nothing_to_change_and_undo_leaves_what_was_there_be
     assert listing(device) == before
 
 
-def test_undo_keeps_data_and_its_owners_until_it_is_told_to_purge(provisioned):
+def test_undo_keeps_data_its_owners_and_credentials_until_it_is_told_to_purge(provisioned):
     provisioned.run("sudo -u edge-deploy sh -c 'echo blob > /var/lib/edge-deploy/store/sha256/aa'")
+    provisioned.run("install -m 600 /dev/stdin /etc/edge-deploy/credentials/gate-east", content="user:secret\n")
 
     kept = provision(provisioned, "--undo")
 
     assert kept.returncode == 0, kept.stderr
     assert "keep /var/lib/edge-deploy" in kept.stdout
+    assert "keep /etc/edge-deploy/credentials: it holds data" in kept.stdout
     assert provisioned.run("stat -c %U /var/lib/edge-deploy/store/sha256/aa").stdout == "edge-deploy\n"
     assert provisioned.run("test -e /etc/sudoers.d/edge-deploy -o -e /opt/edge", check=False).returncode == 1
 
+    planned = provision(provisioned, "--undo", "--purge", "--plan")
     purged = provision(provisioned, "--undo", "--purge")
 
     assert purged.returncode == 0, purged.stderr
+    assert planned.stdout.splitlines()[:-1] == purged.stdout.splitlines()[:-1]
     gone = provisioned.run("id edge-deploy; ls -d /var/lib/edge-deploy /etc/edge-deploy", check=False)
     assert gone.stdout == ""
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import ensurepip
 import hashlib
+import shutil
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from edge.deploy.provision.facts import ProvisionFacts
 from edge.deploy.provision.lock import ENVIRONMENTS, Lock, LockedWheel
+
+
+def real_pip(folder: Path) -> Path:
+    """Copy the pip that this Python brings into a folder: Debian keeps it in a place of its own."""
+    places = (Path("/usr/share/python-wheels"), Path(ensurepip.__file__).parent / "_bundled")
+    pip = next(one for place in places for one in place.glob("pip-*.whl"))
+    return Path(shutil.copy2(pip, folder / pip.name))
 
 
 def device_facts(

@@ -75,7 +75,7 @@ def _accounts() -> Iterator[Step]:
 
 
 def _folders() -> Iterator[Step]:
-    yield _folder("/etc/edge-deploy/credentials", mode=0o700)
+    yield _folder("/etc/edge-deploy/credentials", mode=0o700, is_data=True)
     yield _folder("/etc/edge-deploy/home")
     yield _folder("/etc/edge-deploy/home/.ssh")
     for name in ("", "/store", "/store/sha256", "/releases", "/engines"):

@@ -23,7 +23,8 @@ _ENOUGH_S = 60.0  # importing TensorRT from a cold SD card takes ten
 @functools.cache
 def probe(library: str) -> str | None:
     """Return what goes wrong when `library`, an import name, is used here; None: nothing does. Asked once a process."""
-    command = [sys.executable, "-c", _PROGRAM, library]
+    is_isolated = ["-I"] if sys.flags.isolated else []  # a child does not inherit that
+    command = [sys.executable, *is_isolated, "-c", _PROGRAM, library]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_ENOUGH_S, check=False)
     except subprocess.TimeoutExpired:

@@ -1,6 +1,5 @@
 """A device takes wheels into root's own folder by SHA-256, and the real pip installs them without an index."""
 
-import ensurepip
 import hashlib
 import os
 import shutil
@@ -10,18 +9,11 @@ from pathlib import Path
 import pytest
 
 from edge.deploy.provision.facts import FACTS_SCRIPT, WHEEL_STORE, facts_from_text
-from edge.deploy.provision.remote.system import Software
+from edge.deploy.provision.remote.software import Software
 from edge.deploy.provision.remote.tools import Conflict
-from tests.support.little_wheels import little_wheel
+from tests.support.little_wheels import little_wheel, real_pip
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="gives files to root, as provision does: needs root")
-
-
-def real_pip(folder: Path) -> Path:
-    """Copy the pip that this Python brings into a folder: Debian keeps it in a place of its own."""
-    places = (Path("/usr/share/python-wheels"), Path(ensurepip.__file__).parent / "_bundled")
-    pip = next(one for place in places for one in place.glob("pip-*.whl"))
-    return Path(shutil.copy2(pip, folder / pip.name))
 
 
 @pytest.fixture

@@ -8,7 +8,9 @@ import os
 import pwd
 import stat
 
-from edge.deploy.provision.remote.tools import Conflict, Record, empty, is_bare, put, remove_bare, sha256
+from edge.deploy.provision.remote.contents import empty, holds_files, open_file, put, read
+from edge.deploy.provision.remote.folders import Folder, open_parent
+from edge.deploy.provision.remote.tools import Conflict, Record
 
 __all__ = ["Directory", "File", "Lines", "Step"]
 
@@ -32,8 +34,11 @@ class Step:
         """Make it so and return the record."""
         raise NotImplementedError
 
-    def undo(self, *, is_real: bool, purge: bool) -> str:
-        """Take back what the record says, if `is_real`; return a line that says what."""
+    def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
+        """Take back what the record says, if `is_real`; return a line that says what.
+
+        `gone` holds the paths that were removed, or would be; those of this step are added.
+        """
         raise NotImplementedError
 
     def _ids(self) -> tuple[int, int]:
@@ -62,58 +67,125 @@ class Directory(Step):
 
     def check(self) -> list[str]:
         """Create it, or set its rights."""
-        if not os.path.lexists(self.path):
+        try:
+            with open_parent(self.path) as (parent, name), parent.inner(name) as folder:
+                return [] if self.values["mode"] is None else self._check_rights(os.fstat(folder.fd))
+        except FileNotFoundError:
             return [f"create folder {self.path}"]
-        if os.path.islink(self.path) or not os.path.isdir(self.path):
-            raise Conflict(f"{self.path} is no folder")
-        return [] if self.values["mode"] is None else self._check_rights(os.stat(self.path))
 
     def apply(self) -> Record:
-        """Create it, or set its rights."""
+        """Create it, or set its rights: of the folder that was opened, whatever has its name by then."""
+        with open_parent(self.path) as (parent, name):
+            is_new = parent.lstat(name) is None
+            if is_new:
+                os.mkdir(name, 0o755 if self.values["mode"] is None else self.values["mode"], dir_fd=parent.fd)
+            with parent.inner(name) as folder:
+                return self._set_rights(folder, is_new=is_new)
+
+    def _set_rights(self, folder: Folder, *, is_new: bool) -> Record:
+        status = os.fstat(folder.fd)
         made = dict(self.record or {"before": None})
-        if not os.path.isdir(self.path):
-            os.mkdir(self.path)
+        if is_new:
             made["before"] = None
         elif self.record is None:
-            status = os.stat(self.path)
             made["before"] = [stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid]
         if self.values["mode"] is not None:
-            os.chown(self.path, *self._ids())
-            os.chmod(self.path, self.values["mode"])
+            if not is_new or status.st_uid != 0:  # another user may have put a folder of his own in its place
+                self._check_rights(status)
+            os.fchown(folder.fd, *self._ids())
+            os.fchmod(folder.fd, self.values["mode"])
         return made
 
-    def undo(self, *, is_real: bool, purge: bool) -> str:
+    def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
         """Remove it if it was created here and is empty."""
-        before = (self.record or {}).get("before")
-        if not os.path.isdir(self.path):
+        try:
+            with open_parent(self.path) as (parent, name):
+                status = parent.lstat(name)
+                if status is None:
+                    return f"{self.path} is gone already"
+                if not stat.S_ISDIR(status.st_mode):
+                    return self._undo_other(parent, name, status, is_real=is_real, purge=purge, gone=gone)
+                return self._undo_folder(parent, name, is_real=is_real, purge=purge, gone=gone)
+        except FileNotFoundError:
             return f"{self.path} is gone already"
-        if (purge and self.values.get("is_data")) or self.values["is_volatile"]:
+        except Conflict as conflict:  # what stands in the way belongs to the folder above, which is undone after this
+            return f"pass over {self.path}: {conflict}"
+
+    def _undo_other(
+        self, parent: Folder, name: str, status: os.stat_result, *, is_real: bool, purge: bool, gone: set[str]
+    ) -> str:
+        kind = "link" if stat.S_ISLNK(status.st_mode) else "file"
+        if not (purge and self.values["is_data"]):
+            return f"keep {self.path}: it is a {kind}, and no folder as it was"
+        if is_real:
+            os.unlink(name, dir_fd=parent.fd)
+        gone.add(self.path)
+        return f"remove {kind} {self.path}, which was a folder, and nothing that it leads to"
+
+    def _undo_folder(self, parent: Folder, name: str, *, is_real: bool, purge: bool, gone: set[str]) -> str:
+        before = (self.record or {}).get("before")
+        is_emptied = (purge and self.values["is_data"]) or self.values["is_volatile"]
+        stays: list[str] = []
+        with parent.inner(name) as folder:
+            if is_emptied and is_real:
+                stays = empty(folder)
+            elif not is_emptied and self.values["is_data"] and holds_files(folder):
+                return f"keep {self.path}: it holds data (--purge removes it)"
+            if before is not None:
+                if is_real:
+                    os.fchown(folder.fd, before[1], before[2])
+                    os.fchmod(folder.fd, before[0])
+                return f"give {self.path} its former rights"
+            inside = [] if is_emptied else [each for each in os.listdir(folder.fd) if f"{self.path}/{each}" not in gone]
+        if stays or inside:
+            return f"keep {self.path}: {'; '.join(stays) or 'it is not empty'}"
+        return self._removed(parent, name, is_real=is_real, gone=gone)
+
+    def _removed(self, parent: Folder, name: str, *, is_real: bool, gone: set[str]) -> str:
+        try:
             if is_real:
-                empty(self.path)
-        elif not is_bare(self.path) and self.values.get("is_data"):
-            return f"keep {self.path}: it holds data (--purge removes it)"
-        if before is not None:
-            if is_real:
-                os.chmod(self.path, before[0])
-                os.chown(self.path, before[1], before[2])
-            return f"give {self.path} its former rights"
-        if is_real and not remove_bare(self.path):
-            return f"keep {self.path}: it is not empty"
+                os.rmdir(name, dir_fd=parent.fd)
+        except OSError as error:
+            return f"keep {self.path}: {os.strerror(error.errno or 0)}"
+        gone.add(self.path)
         return f"remove folder {self.path}"
 
 
-class File(Step):
+class _OwnFile(Step):
+    """A file in a folder that only root can change, read and removed there."""
+
+    def _look(self) -> tuple[os.stat_result, bytes] | None:
+        """Return what it is and what is in it; None: it is not there."""
+        try:
+            with open_parent(self.path) as (folder, name):
+                folder.require_roots()
+                with open_file(folder, name) as fd:
+                    return None if fd is None else (os.fstat(fd), read(fd))
+        except FileNotFoundError:
+            return None
+
+    def _write(self, content: bytes, *, test: list[str] | None = None) -> None:
+        with open_parent(self.path) as (folder, name):
+            put(folder, name, content, mode=self.values["mode"], ids=self._ids(), test=test)
+
+    def _unlink(self, gone: set[str], *, is_real: bool) -> None:
+        gone.add(self.path)
+        if is_real:
+            with open_parent(self.path) as (folder, name):
+                os.unlink(name, dir_fd=folder.fd)
+
+
+class File(_OwnFile):
     """A whole file that is ours; `test` is a command that must accept it before it is moved into place."""
 
     def check(self) -> list[str]:
         """Write it, replace our own former version, or set its rights."""
-        if not os.path.lexists(self.path):
+        found = self._look()
+        if found is None:
             return [f"write {self.path}"]
-        if os.path.islink(self.path) or not os.path.isfile(self.path):
-            raise Conflict(f"{self.path} is no regular file")
-        have = sha256(self.path)
+        have = hashlib.sha256(found[1]).hexdigest()
         if have == hashlib.sha256(self.values["content"].encode()).hexdigest():
-            return self._check_rights(os.stat(self.path))
+            return self._check_rights(found[0])
         if self.values.get("is_seed"):
             return []  # a person's from the moment on when it is there
         if self.record is None:
@@ -124,21 +196,25 @@ class File(Step):
 
     def apply(self) -> Record:
         """Write it beside its place, test it, move it there."""
-        put(self.path, self.values["content"].encode(), self.values["mode"], self._ids(), self.values.get("test"))
-        return {"sha256": hashlib.sha256(self.values["content"].encode()).hexdigest()}
+        content = self.values["content"].encode()
+        self._write(content, test=self.values.get("test"))
+        return {"sha256": hashlib.sha256(content).hexdigest()}
 
-    def undo(self, *, is_real: bool, purge: bool) -> str:
+    def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
         """Remove it unless somebody has changed it."""
-        if not os.path.isfile(self.path):
+        try:
+            found = self._look()
+        except Conflict as conflict:
+            return f"keep {self.path}: {conflict}"
+        if found is None:
             return f"{self.path} is gone already"
-        if sha256(self.path) != (self.record or {}).get("sha256") and not purge:
+        if hashlib.sha256(found[1]).hexdigest() != (self.record or {}).get("sha256") and not purge:
             return f"keep {self.path}: it was changed since (--purge removes it)"
-        if is_real:
-            os.unlink(self.path)
+        self._unlink(gone, is_real=is_real)
         return f"remove {self.path}"
 
 
-class Lines(Step):
+class Lines(_OwnFile):
     """Lines in a file that may hold others' lines; `entries` pair a line with the key in it.
 
     A key that is there in another line is somebody's decision: it stays (`on_other` "keep") or ends it ("refuse").
@@ -146,48 +222,46 @@ class Lines(Step):
 
     def check(self) -> list[str]:
         """Add those whose key is not there."""
-        if os.path.islink(self.path):
-            raise Conflict(f"{self.path} is a link")
-        lines = [f"add a line to {self.path}: {line}" for line in self._missing()]
-        if os.path.exists(self.path):
-            lines += self._check_rights(os.stat(self.path))
-        return lines
+        found = self._look()
+        lines = [f"add a line to {self.path}: {line}" for line in self._missing(_lines(found))]
+        return lines if found is None else lines + self._check_rights(found[0])
 
     def apply(self) -> Record:
         """Add them at the end."""
-        made = dict(self.record or {"created": not os.path.exists(self.path), "lines": []})
-        missing = self._missing()
-        if missing or not os.path.exists(self.path):
-            text = "".join(f"{line}\n" for line in self._there() + missing)
-            put(self.path, text.encode(), self.values["mode"], self._ids(), None)
-        os.chown(self.path, *self._ids())
-        os.chmod(self.path, self.values["mode"])
-        made["lines"] = made["lines"] + missing
-        return made
+        found = self._look()
+        made = dict(self.record or {"created": found is None, "lines": []})
+        missing = self._missing(_lines(found))
+        self._write(_text(_lines(found) + missing))
+        return {**made, "lines": made["lines"] + missing}
 
-    def undo(self, *, is_real: bool, purge: bool) -> str:
+    def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
         """Remove the lines that were added, and the file if it was created for them and no other is left."""
         record = self.record or {"lines": [], "created": False}
-        rest = [line for line in self._there() if line not in record["lines"]]
-        if is_real and os.path.exists(self.path):
-            if rest or not record["created"]:
-                put(self.path, "".join(f"{line}\n" for line in rest).encode(), self.values["mode"], self._ids(), None)
-            else:
-                os.unlink(self.path)
+        try:
+            found = self._look()
+        except Conflict as conflict:
+            return f"keep {self.path}: {conflict}"
+        rest = [line for line in _lines(found) if line not in record["lines"]]
+        if found is not None and record["created"] and not rest:
+            self._unlink(gone, is_real=is_real)
+        elif found is not None and is_real:
+            self._write(_text(rest))
         return f"remove {len(record['lines'])} line(s) from {self.path}"
 
-    def _there(self) -> list[str]:
-        if not os.path.exists(self.path):
-            return []
-        with open(self.path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read().splitlines()
-
-    def _missing(self) -> list[str]:
+    def _missing(self, there: list[str]) -> list[str]:
         missing = []
         for line, key in self.values["entries"]:
-            same = [other for other in self._there() if key in other.split() and not other.lstrip().startswith("#")]
+            same = [other for other in there if key in other.split() and not other.lstrip().startswith("#")]
             if not same:
                 missing.append(line)
             elif line not in same and self.values["on_other"] == "refuse":
                 raise Conflict(f"{self.path} lets the key {key[:16]}... in by another line; take that line away first")
         return missing
+
+
+def _lines(found: tuple[os.stat_result, bytes] | None) -> list[str]:
+    return [] if found is None else found[1].decode(errors="surrogateescape").splitlines()
+
+
+def _text(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 
+from edge.deploy.provision.remote.contents import open_file, put, read
 from edge.deploy.provision.remote.files import Directory, File, Lines
-from edge.deploy.provision.remote.system import Accounts, Enabled, Software
-from edge.deploy.provision.remote.tools import Conflict, Record, put, run
+from edge.deploy.provision.remote.folders import open_parent
+from edge.deploy.provision.remote.software import Software
+from edge.deploy.provision.remote.system import Accounts, Enabled
+from edge.deploy.provision.remote.tools import Conflict, Record, run
 
 __all__ = ["main", "make", "unmake"]
 
@@ -38,8 +42,7 @@ def make(request: Record) -> Record:
         except (Conflict, OSError) as error:
             return _failed(f"{error}; {done} of {len(needed)} steps were done, and run it again when this is mended")
         notes[step.values["id"]] = {"values": _brief(step.values), "record": made}
-        if os.path.isdir(os.path.dirname(RECORD)):
-            _write_record(notes)
+        _write_record(notes)
     _tell_the_system(changes)
     return {"changes": changes, "conflicts": [], "failed": "", "applied": True}
 
@@ -50,15 +53,17 @@ def unmake(request: Record) -> Record:
     is_real = not request["is_plan"]
     kept: dict[str, Record] = {}
     changes: list[str] = []
+    gone = {RECORD}
     for key, note in reversed(list(notes.items())):
         step = KINDS[note["values"]["kind"]](note["values"], note["record"])
         if step.path == os.path.dirname(RECORD) and is_real and not kept:
-            os.unlink(RECORD)
-        line = step.undo(is_real=is_real, purge=request["purge"])
+            with open_parent(RECORD) as (folder, name):
+                os.unlink(name, dir_fd=folder.fd)
+        line = step.undo(is_real=is_real, purge=request["purge"], gone=gone)
         changes.append(line)
         if line.startswith("keep "):
             kept[key] = note
-    if is_real and os.path.isdir(os.path.dirname(RECORD)) and kept:
+    if is_real and kept:
         _write_record({key: note for key, note in notes.items() if key in kept})
     if is_real:
         _tell_the_system(changes)
@@ -78,7 +83,8 @@ def _failed(why: str) -> Record:
 
 
 def _write_record(notes: Record) -> None:
-    put(RECORD, json.dumps(notes, indent=1).encode(), 0o644, (0, 0), None)
+    with contextlib.suppress(FileNotFoundError), open_parent(RECORD) as (folder, name):
+        put(folder, name, json.dumps(notes, indent=1).encode(), mode=0o644, ids=(0, 0))
 
 
 def _brief(values: Record) -> Record:
@@ -87,9 +93,11 @@ def _brief(values: Record) -> Record:
 
 def _read_record() -> Record:
     try:
-        with open(RECORD, encoding="utf-8") as file:
-            notes: Record = json.load(file)
-            return notes
+        with open_parent(RECORD) as (folder, name):
+            folder.require_roots()
+            with open_file(folder, name) as fd:
+                notes: Record = {} if fd is None else json.loads(read(fd))
+                return notes
     except FileNotFoundError:
         return {}
 

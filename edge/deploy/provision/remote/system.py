@@ -1,19 +1,17 @@
-"""Steps that are about accounts, the software and units."""
+"""Steps that are about accounts and units."""
 
 from __future__ import annotations
 
 import grp
-import hashlib
-import os
 import pwd
-import shutil
 import subprocess
-import sys
 
+from edge.deploy.provision.remote.contents import holds_files
 from edge.deploy.provision.remote.files import Step
-from edge.deploy.provision.remote.tools import Conflict, Record, has_group, has_user, is_bare, put, run, sha256, sync
+from edge.deploy.provision.remote.folders import open_folder
+from edge.deploy.provision.remote.tools import Conflict, Record, has_group, has_user, run
 
-__all__ = ["Accounts", "Enabled", "Software"]
+__all__ = ["Accounts", "Enabled"]
 
 
 class Accounts(Step):
@@ -47,10 +45,10 @@ class Accounts(Step):
                 run(["usermod", "--password", "*", name])
         return {"users": made["users"] + users, "groups": made["groups"] + groups}
 
-    def undo(self, *, is_real: bool, purge: bool) -> str:
+    def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
         """Remove those that were created here, unless data of theirs stays."""
         record = self.record or {"users": [], "groups": []}
-        if not purge and any(os.path.isdir(data) and not is_bare(data) for data in self.values["data"]):
+        if not purge and any(map(_holds_data, self.values["data"])):
             return f"keep users {', '.join(record['users'])}: their data stays"
         if is_real:
             for name in filter(has_user, record["users"]):
@@ -58,89 +56,6 @@ class Accounts(Step):
             for name in filter(has_group, record["groups"]):
                 run(["groupdel", name])
         return f"remove users {', '.join(record['users'])}; groups {', '.join(record['groups'])}"
-
-
-class Software(Step):
-    """A virtual environment of its own per version, and the link that names the one in use."""
-
-    def check(self) -> list[str]:
-        """Install it, switch the link to it."""
-        link = self.values["link"]
-        if os.path.lexists(link) and not os.path.islink(link):
-            raise Conflict(f"{link} is there and is no link of provision's")
-        lines = []
-        if not self._is_complete():
-            lines.append(f"install {self.values['title']} in {self.path}")
-        if not os.path.islink(link) or os.readlink(link) != os.path.basename(self.path):
-            former = os.readlink(link) if os.path.islink(link) else "nothing"
-            lines.append(f"switch {link} from {former} to {os.path.basename(self.path)}")
-        return lines
-
-    def apply(self) -> Record:
-        """Install beside what is in use, then switch by one rename; the version in use before stays, older ones go."""
-        link, name = self.values["link"], os.path.basename(self.path)
-        former = os.readlink(link) if os.path.islink(link) else None
-        if not self._is_complete():
-            shutil.rmtree(self.path, ignore_errors=True)
-            self._install()
-        if former != name:
-            partial = f"{link}.partial"
-            if os.path.lexists(partial):
-                os.unlink(partial)
-            os.symlink(name, partial)
-            os.replace(partial, link)
-            sync(os.path.dirname(link))
-        folder = os.path.dirname(self.path)
-        for old in set((self.record or {}).get("names", [])) - {former, name}:
-            shutil.rmtree(os.path.join(folder, old), ignore_errors=True)
-        return {"names": [each for each in dict.fromkeys([former, name]) if each]}
-
-    def undo(self, *, is_real: bool, purge: bool) -> str:
-        """Remove the link and every version."""
-        names = (self.record or {}).get("names", [])
-        link = self.values["link"]
-        if is_real:
-            if os.path.islink(link) and os.readlink(link) in names:
-                os.unlink(link)
-            for name in names:
-                shutil.rmtree(os.path.join(os.path.dirname(self.path), name), ignore_errors=True)
-            if "store" in self.values:
-                shutil.rmtree(os.path.dirname(self.values["store"]), ignore_errors=True)
-        return f"remove {link} and {', '.join(names)}"
-
-    def _is_complete(self) -> bool:
-        return os.path.isfile(os.path.join(self.path, ".complete"))
-
-    def _install(self) -> None:
-        store = self._stored()
-        run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", self.path])
-        locked = os.path.join(self.path, "requirements.txt")
-        put(locked, self.values["requirements"].encode(), 0o644, (0, 0), None)
-        pip = [os.path.join(self.path, "bin", "python"), os.path.join(store, self.values["pip"], "pip"), "install"]
-        pip += ["--no-index", "--no-deps", "--no-cache-dir", "--disable-pip-version-check", "--find-links", store]
-        run([*pip, "--require-hashes", "--requirement", locked])
-        put(os.path.join(self.path, ".complete"), b"", 0o644, (0, 0), None)
-        os.sync()
-
-    def _stored(self) -> str:
-        """Take into root's own folder what was sent, each as its SHA-256 says, and nothing else; return the folder."""
-        store: str = self.values["store"]
-        os.makedirs(store, mode=0o755, exist_ok=True)
-        for name in set(os.listdir(store)) - set(self.values["wheels"]):
-            os.unlink(os.path.join(store, name))
-        for name, digest in self.values["wheels"].items():
-            path = os.path.join(store, name)
-            if os.path.isfile(path) and sha256(path) == digest:
-                continue
-            try:
-                with open(os.path.join(self.values["folder"] or "", name), "rb") as file:
-                    content = file.read()
-            except FileNotFoundError:
-                content = b""
-            if hashlib.sha256(content).hexdigest() != digest:
-                raise Conflict(f"{name} has not arrived as it was sent")
-            put(path, content, 0o644, (0, 0), None)
-        return store
 
 
 class Enabled(Step):
@@ -156,7 +71,7 @@ class Enabled(Step):
         run(["systemctl", "--quiet", "enable", *self.values["units"]])
         return {}
 
-    def undo(self, *, is_real: bool, purge: bool) -> str:
+    def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
         """Stop and disable them."""
         units = self.values["units"] + self.values["stops"]
         if is_real:
@@ -168,3 +83,13 @@ class Enabled(Step):
     def _is_enabled(self, unit: str) -> bool:
         asked = subprocess.run(["systemctl", "is-enabled", unit], capture_output=True, text=True, check=False)
         return asked.stdout.strip() == "enabled"
+
+
+def _holds_data(path: str) -> bool:
+    try:
+        with open_folder(path) as folder:
+            return holds_files(folder)
+    except FileNotFoundError:
+        return False
+    except Conflict:
+        return True  # a link or a file in its place is somebody's, too

@@ -1,0 +1,222 @@
+"""What root does in folders of edge-deploy's user ends in those folders, whatever that user puts there meanwhile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from edge.deploy.provision.remote.files import Directory, File, Lines
+from edge.deploy.provision.remote.tools import Conflict
+from tests.support import second_user
+
+pytestmark = second_user.needs_root
+RACE_S = 2.0
+
+
+@pytest.fixture
+def site():
+    """`data` belongs to the other user and has a folder `store`; `foreign` belongs to root and holds a file."""
+    with second_user.shared_folder() as folder:
+        for path in (folder / "data", folder / "data/store", folder / "foreign"):
+            path.mkdir()
+        for path in (folder / "data", folder / "data/store"):
+            os.chown(path, *second_user.ids())
+        (folder / "foreign/precious").write_bytes(b"precious")
+        (folder / "foreign").chmod(0o700)
+        yield folder
+
+
+def directory(path: Path, *, mode: int = 0o755, is_provisioned: bool = True) -> Directory:
+    values = {"path": str(path), "mode": mode, "owner": second_user.NAME, "group": second_user.GROUP}
+    values.update(is_data=True, is_volatile=False)
+    return Directory(values, {"before": None} if is_provisioned else None)
+
+
+def attempt(act) -> str:
+    """Do what provision would do, and return what it said; refusing is as good as doing."""
+    try:
+        return str(act())
+    except (Conflict, OSError) as refusal:
+        return f"refused: {refusal}"
+
+
+def is_untouched(site: Path) -> bool:
+    status = (site / "foreign").stat()
+    there = (status.st_uid, status.st_mode & 0o7777, (site / "foreign/precious").exists())
+    return there == (0, 0o700, True)
+
+
+def test_purge_of_a_folder_that_has_become_a_link_leaves_what_the_link_leads_to(site):
+    (site / "data/store").rmdir()
+    (site / "data/store").symlink_to(site / "foreign")
+
+    told = attempt(lambda: directory(site / "data/store").undo(is_real=True, purge=True, gone=set()))
+
+    assert is_untouched(site), told
+    assert "remove link" in told
+    assert not (site / "data/store").is_symlink()
+
+
+def test_purge_below_a_folder_that_has_become_a_link_leaves_what_the_link_leads_to(site):
+    (site / "foreign/sha256").mkdir()
+    (site / "foreign/sha256/precious").write_bytes(b"precious")
+    (site / "data/store").rmdir()
+    (site / "data/store").symlink_to(site / "foreign")
+
+    told = attempt(lambda: directory(site / "data/store/sha256").undo(is_real=True, purge=True, gone=set()))
+
+    assert is_untouched(site), told
+    assert (site / "foreign/sha256/precious").exists(), told
+
+
+@pytest.mark.parametrize("part", ["store", "store/sha256"])
+def test_provision_again_gives_nothing_away_that_a_link_leads_to(site, part):
+    (site / "foreign/sha256").mkdir()
+    step = directory(site / "data" / part)
+    (site / "data/store").rmdir()
+    (site / "data/store").symlink_to(site / "foreign")
+
+    told = attempt(step.apply)
+
+    assert is_untouched(site), told
+    assert (site / "foreign/sha256").stat().st_uid == 0, told
+    assert "link" in told
+
+
+def test_provision_again_gives_nothing_away_while_a_folder_and_a_link_are_exchanged(site):
+    (site / "data/link").symlink_to(site / "foreign")
+    os.chown(site / "data/link", *second_user.ids(), follow_symlinks=False)
+    deadline, given = time.monotonic() + RACE_S, 0
+    with second_user.exchanging(site / "data/store", site / "data/link"):
+        while time.monotonic() < deadline and is_untouched(site):
+            step = directory(site / "data/store")
+            told = attempt(step.apply)
+            given += told.startswith("{")
+
+    assert is_untouched(site)
+    assert given, "no attempt came to its end, so nothing was tried"
+
+
+def test_purge_empties_nothing_else_while_folders_and_links_are_exchanged(site):
+    (site / "data/link").symlink_to(site / "foreign")
+    deadline, emptied = time.monotonic() + RACE_S, 0
+    with second_user.exchanging(site / "data/store", site / "data/link"):
+        while time.monotonic() < deadline and is_untouched(site):
+            told = attempt(lambda: directory(site / "data/store").undo(is_real=True, purge=True, gone=set()))
+            emptied += "remove folder" in told
+            for name, make in (("store", Path.mkdir), ("link", lambda path: path.symlink_to(site / "foreign"))):
+                if not os.path.lexists(site / "data" / name):
+                    attempt(lambda name=name, make=make: make(site / "data" / name))
+
+    assert is_untouched(site)
+    assert emptied, "nothing was removed, so nothing was tried"
+
+
+def test_former_rights_are_given_back_to_a_folder_and_not_to_what_a_link_leads_to(site):
+    step = directory(site / "data/store")
+    step.record = {"before": [0o777, *second_user.ids()]}
+    (site / "data/store").rmdir()
+    (site / "data/store").symlink_to(site / "foreign")
+
+    told = attempt(lambda: step.undo(is_real=True, purge=False, gone=set()))
+
+    assert is_untouched(site), told
+    assert "is a link" in told
+
+
+def test_purge_removes_each_kind_of_file_and_nothing_behind_it(site):
+    store = site / "data/store"
+    (store / "to-file").symlink_to(site / "foreign/precious")
+    (store / "to-folder").symlink_to(site / "foreign")
+    (store / "to-nothing").symlink_to(site / "nowhere")
+    os.link(site / "foreign/precious", store / "second-name")
+    os.mkfifo(store / "fifo")
+    (store / "sealed").mkdir(mode=0)
+    (store / "deep/er").mkdir(parents=True)
+    (store / "deep/er/link").symlink_to(site / "foreign")
+
+    told = attempt(lambda: directory(store).undo(is_real=True, purge=True, gone=set()))
+
+    assert told == f"remove folder {store}"
+    assert is_untouched(site)
+    assert not store.exists()
+
+
+def test_purge_goes_as_deep_as_anybody_can_dig(site):
+    store, levels = site / "data/store", 3000
+    descriptor = os.open(store, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("a", dir_fd=descriptor)
+        inner = os.open("a", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(descriptor)
+
+    told = attempt(lambda: directory(store).undo(is_real=True, purge=True, gone=set()))
+
+    assert told == f"remove folder {store}"
+
+
+def test_purge_stops_at_what_is_mounted(site):
+    mounted = site / "data/store/mounted"
+    mounted.mkdir()
+    (site / "foreign/folder").mkdir()
+    if subprocess.run(["mount", "--bind", str(site / "foreign"), str(mounted)], capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        told = attempt(lambda: directory(site / "data/store").undo(is_real=True, purge=True, gone=set()))
+    finally:
+        subprocess.run(["umount", str(mounted)], check=True)
+
+    assert is_untouched(site)
+    assert (site / "foreign/folder").exists()
+    assert told.startswith(f"keep {site / 'data/store'}"), told
+    assert "mounted" in told
+
+
+def file(path: Path, content: str = "new\n") -> File:
+    values = {"path": str(path), "content": content, "mode": 0o644, "owner": "root", "group": "root", "test": None}
+    return File(values, None)
+
+
+def test_a_file_of_roots_is_not_written_where_another_user_could_put_something_in_its_place(site):
+    told = attempt(lambda: file(site / "data/store/unit").apply())
+
+    assert "refused" in told
+    assert second_user.NAME in told
+    assert not (site / "data/store/unit").exists()
+
+
+def test_a_second_name_of_a_file_is_not_read_as_provisions_own(site):
+    os.link(site / "foreign/precious", site / "foreign/second-name")
+
+    assert "hard link" in attempt(lambda: file(site / "foreign/second-name", "precious").check())
+
+
+def test_a_fifo_in_the_place_of_a_file_is_refused_and_not_waited_for(site):
+    os.mkfifo(site / "foreign/fifo")
+    lines = Lines(
+        {
+            "path": str(site / "foreign/fifo"),
+            "entries": [["line AAAA", "AAAA"]],
+            "mode": 0o644,
+            "owner": "root",
+            "group": "root",
+            "on_other": "keep",
+        },
+        None,
+    )
+    for step in (file(site / "foreign/fifo"), lines):
+        assert "no regular file" in attempt(step.check)
+
+
+def test_a_link_that_root_has_made_in_a_folder_of_roots_is_a_path_like_any_other(site):
+    (site / "elsewhere").symlink_to("foreign")
+
+    assert file(site / "elsewhere/unit").apply()
+
+    assert (site / "foreign/unit").read_text() == "new\n"

@@ -1,0 +1,105 @@
+"""What is made is noted and taken back, and the plan of that says what then happens."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from edge.deploy.provision.remote import main
+from tests.support import second_user
+
+pytestmark = second_user.needs_root
+
+
+@pytest.fixture
+def site(monkeypatch):
+    with second_user.shared_folder() as folder:
+        monkeypatch.setattr(main, "RECORD", str(folder / "etc/provisioned.json"))
+        yield folder
+
+
+def folder(path: Path, *, owner: str = "root", group: str = "root", mode: int = 0o755, is_data: bool = False) -> dict:
+    values = {"path": str(path), "owner": owner, "group": group, "mode": mode, "is_data": is_data, "is_volatile": False}
+    return {"kind": "Directory", "id": f"Directory {path}", **values}
+
+
+def file(path: Path, content: str) -> dict:
+    values = {"path": str(path), "content": content, "mode": 0o644, "owner": "root", "group": "root"}
+    return {"kind": "File", "id": f"File {path}", **values, "test": None, "is_seed": False}
+
+
+def steps(site: Path) -> list[dict]:
+    other = {"owner": second_user.NAME, "group": second_user.GROUP, "is_data": True}
+    return [
+        folder(site / "etc"),
+        folder(site / "etc/credentials", mode=0o700, is_data=True),
+        file(site / "etc/unit", "unit\n"),
+        folder(site / "data", **other),
+        folder(site / "data/store", mode=0o2750, **other),
+    ]
+
+
+def make(site: Path, *, is_plan: bool = False) -> dict:
+    return main.make({"steps": steps(site), "is_plan": is_plan})
+
+
+def unmake(*, is_plan: bool, purge: bool) -> list[str]:
+    return main.unmake({"is_plan": is_plan, "purge": purge})["changes"]
+
+
+def use(site: Path) -> None:
+    """Leave what a device in use has: a credential, a release."""
+    (site / "etc/credentials/gate-east").write_text("user:secret\n")
+    (site / "data/store/blob").write_bytes(b"blob")
+    os.chown(site / "data/store/blob", *second_user.ids())
+
+
+def test_what_is_made_is_made_once_and_all_of_it_is_taken_back(site):
+    assert make(site, is_plan=True)["changes"] == make(site)["changes"]
+    assert make(site)["changes"] == []
+    assert (site / "data/store").stat().st_uid == second_user.ids()[0]
+    assert (site / "data/store").stat().st_mode & 0o7777 == 0o2750
+
+    assert not any(line.startswith("keep") for line in unmake(is_plan=False, purge=False))
+
+    assert list(site.iterdir()) == []
+
+
+@pytest.mark.parametrize("purge", [False, True], ids=["keeping", "purging"])
+@pytest.mark.parametrize("is_used", [False, True], ids=["fresh", "used"])
+def test_the_plan_of_an_undo_says_what_then_happens(site, purge, is_used):
+    make(site)
+    if is_used:
+        use(site)
+
+    assert unmake(is_plan=True, purge=purge) == unmake(is_plan=False, purge=purge)
+
+
+def test_undo_keeps_credentials_and_data_and_purge_removes_both(site):
+    make(site)
+    use(site)
+
+    kept = unmake(is_plan=False, purge=False)
+
+    assert f"keep {site}/etc/credentials: it holds data (--purge removes it)" in kept
+    assert (site / "etc/credentials/gate-east").exists()
+    assert set(json.loads((site / "etc/provisioned.json").read_text())) >= {f"Directory {site}/etc/credentials"}
+
+    unmake(is_plan=False, purge=True)
+
+    assert list(site.iterdir()) == []
+
+
+def test_a_link_on_the_way_is_named_before_anything_is_changed(site):
+    make(site)
+    (site / "data/store").rmdir()
+    (site / "data/store").symlink_to("/etc")
+    (site / "etc/unit").unlink()
+
+    answer = make(site)
+
+    assert answer["conflicts"] == [f"{site}/data/store is a link, which is not followed"]
+    assert not (site / "etc/unit").exists()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.bundle.manifest import Role
+from edge.bundle.manifest import Manifest, Role
 from edge.config.load import Pipeline, load_pipeline
 from edge.device.device import Device
 from edge.device.engine_record import EngineRecord
@@ -15,9 +16,12 @@ from edge.device.settings import read_settings
 from edge.errors import ConfigError, DeployError
 from edge.quantize.arithmetic import CALIBRATION_DIGITS
 from edge.runtime.soundness import require_engine, require_files
+from edge.runtime.trust import require_known
 from edge.types import Precision
 
 __all__ = ["Deployed", "device_of_release", "open_release"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +81,12 @@ def open_release(folder: Path) -> tuple[Pipeline, Deployed]:
     """Return the pipeline of a release, and what is run of it.
 
     Raises:
-        ConfigError: if there is no release, it is damaged, or its engine is damaged or was built by other software.
+        ConfigError: if there is no release, it was changed, nobody whom this device trusts has signed it, or its engine
+            is damaged or was built by other software.
     """
     device, release = device_of_release(folder)
     try:
-        manifest = require_files(device, release)
+        manifest = _verified(device, release)
         record, plan = require_engine(device, release)
     except DeployError as error:
         raise ConfigError(f"{error.problem} ({error.code})", hint=error.hint) from error
@@ -94,6 +99,20 @@ def open_release(folder: Path) -> tuple[Pipeline, Deployed]:
         record=record,
         plan=plan,
     )
+
+
+def _verified(device: Device, release: str) -> Manifest:
+    try:
+        signed = require_known(device, release)
+    except DeployError as problem:
+        if problem.code.startswith("verify."):
+            raise
+        # No ssh-keygen, no list of signers: what was verified when it came goes on (docs/adr/0018).
+        _log.error("release is served though its signature cannot be verified release=%s reason=%s", release, problem)
+        return require_files(device, release, has_clips=True)
+    if signed.withdrawn is not None:
+        _log.warning("release is served though its signer is not trusted any more release=%s", release)
+    return require_files(device, release, signed.manifest, has_clips=True)
 
 
 def _name_of(device: Device) -> str | None:

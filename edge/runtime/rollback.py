@@ -20,7 +20,7 @@ from edge.reading import json_object
 from edge.runtime.on_record import record, recorded_failure
 from edge.runtime.soundness import is_sound, problem_of, put_aside, require_engine
 from edge.runtime.trial import REFUSED
-from edge.runtime.trust import is_known, require_trusted
+from edge.runtime.trust import is_known, problem_of_signature, require_trusted
 from edge.version import __version__
 
 __all__ = ["WayBack", "go_back", "go_to", "is_needed"]
@@ -74,7 +74,7 @@ def go_back(device: Device, units: Units, reason: str, *, moment: Moment | None 
 
 
 def _way_back(device: Device, units: Units, state: State, current: str | None, reason: str, moment: Moment) -> WayBack:
-    problem = None if current is None else problem_of(device, current) or _outdated(device, units, current)
+    problem = None if current is None else _problem_of(device, units, current)
     if current is not None and problem is not None:
         _log.error("release cannot serve release=%s code=%s problem=%s", current, problem.code, problem.problem)
         put_aside(device, current, problem)
@@ -115,6 +115,10 @@ def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayB
         switch_to(device, release)
     record(device, "rollback", "on trial, asked for on the device", release=release, moment=moment)
     return WayBack(release=release, note="on trial: restart edge-runtime, then start edge-trial")
+
+
+def _problem_of(device: Device, units: Units, current: str) -> DeployError | None:
+    return problem_of_signature(device, current) or problem_of(device, current) or _outdated(device, units, current)
 
 
 def _outdated(device: Device, units: Units, current: str) -> DeployError | None:

@@ -7,17 +7,26 @@ from collections.abc import Mapping
 from edge.bundle.manifest import Manifest, Role, decode_manifest
 from edge.device.device import Device
 from edge.device.engine_record import EngineRecord, read_plan
+from edge.device.releases import MANIFEST
 from edge.engine.kinds import kinds
 from edge.errors import DeployError
 
 __all__ = ["engine_versions", "is_sound", "problem_of", "put_aside", "require_engine", "require_files"]
 
-# What is computed with. A damaged clip shows by itself, and there may be gigabytes of them.
+# What is computed with. There may be gigabytes of clips: only who decodes them looks at them first.
 _CHECKED = (Role.PIPELINE, Role.MODEL, Role.CALIBRATION, Role.CERTIFICATE)
 
 
-def require_files(device: Device, release: str) -> Manifest:
+def require_files(
+    device: Device, release: str, manifest: Manifest | None = None, *, has_clips: bool = False
+) -> Manifest:
     """Return the manifest of a release whose files are all there, and are what it says.
+
+    Args:
+        device: where it is kept.
+        release: its name.
+        manifest: of which the signature was verified; None: the one that is there.
+        has_clips: the clips are used, too.
 
     Raises:
         DeployError: `device.release.missing`, `device.release.damaged` with the blob's digest in its evidence;
@@ -27,12 +36,20 @@ def require_files(device: Device, release: str) -> Manifest:
         raise DeployError(
             "device.release.missing", f"release {release}: it or one of its files is not here", hint="push it again"
         )
-    manifest = decode_manifest(device.releases.manifest(release))
+    manifest = manifest or decode_manifest(device.releases.manifest(release))
+    if manifest.release != release:
+        raise DeployError(
+            "device.release.damaged",
+            f"release {release}: the manifest in its folder is of release {manifest.release}",
+            hint="push it again",
+            evidence={"path": MANIFEST},
+        )
+    checked = (*_CHECKED, Role.CLIP) if has_clips else _CHECKED
     blobs = device.releases.blobs(release)
     for one in manifest.files:
         if blobs.get(one.path) != one.sha256:
             raise _damaged(release, one.path, one.sha256, "leads to another blob than the manifest says")
-        if one.role in _CHECKED and not device.store.verify(one.sha256):
+        if one.role in checked and not device.store.verify(one.sha256):
             raise _damaged(release, one.path, one.sha256, "is not what was pushed")
     return manifest
 
@@ -76,7 +93,7 @@ def is_sound(device: Device, release: str) -> bool:
 
 def put_aside(device: Device, release: str, problem: DeployError) -> None:
     """Take what is damaged away, so that the next push or build makes it anew; nothing that is intact is touched."""
-    if problem.code == "device.release.damaged":
+    if problem.code == "device.release.damaged" and "sha256" in problem.evidence:
         device.store.quarantine(str(problem.evidence["sha256"]))
     key = device.releases.engine_key(release)
     if problem.code == "device.engine.damaged" and key is not None and device.engines.has(key):

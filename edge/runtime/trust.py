@@ -18,7 +18,7 @@ from edge.device.counters import read_counters
 from edge.device.device import Device
 from edge.errors import DeployError
 
-__all__ = ["Signed", "is_known", "require_known", "require_trusted", "time_of", "verify_offer"]
+__all__ = ["Signed", "is_known", "problem_of_signature", "require_known", "require_trusted", "time_of", "verify_offer"]
 
 _REVOKED, _EXPIRED = "verify.signature.revoked", "verify.signature.expired"
 
@@ -76,11 +76,16 @@ def require_known(device: Device, release: str) -> Signed:
 
 def is_known(device: Device, release: str) -> bool:
     """Return whether a kept release may go on serving; where that cannot be told, it may."""
+    return problem_of_signature(device, release) is None
+
+
+def problem_of_signature(device: Device, release: str) -> DeployError | None:
+    """Return why a kept release may not go on serving; None if it may, or if that cannot be told."""
     try:
         require_known(device, release)
     except DeployError as problem:
-        return not problem.code.startswith("verify.")
-    return True
+        return problem if problem.code.startswith("verify.") else None
+    return None
 
 
 def time_of(device: Device) -> datetime:

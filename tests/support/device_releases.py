@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from edge.bundle.manifest import BundledFile, GoldenFrames, HealthLimits, Manifest, Role, encode_manifest, release_name
+from edge.bundle.manifest import (
+    BundledFile,
+    GoldenFrames,
+    HealthLimits,
+    Manifest,
+    Role,
+    decode_manifest,
+    encode_manifest,
+    release_name,
+)
 from edge.bundle.sign import sign
 from edge.device.device import Device
 from edge.device.engine_record import BUILD, PLAN, EngineInputs, EngineRecord, read_plan
 from edge.device.layout import Layout
 from edge.device.moment import this_moment
+from edge.device.releases import MANIFEST
 from edge.device.switch import arm, commit, switch_to
 from edge.engine.kinds import AUTO, choose_kind
 from edge.runtime.soundness import engine_versions
@@ -78,6 +89,23 @@ def stage(
         files={one.path: one.sha256 for one in listed},
     )
     return manifest.release
+
+
+def forge(device: Device, release: str, path: str, content: bytes) -> None:
+    """Have a kept release say that `path` is `content`; blob, link and manifest agree, and nobody has signed it.
+
+    Whoever has the rights of edge-deploy on a device can write so, but for the name of the release's folder.
+    """
+    folder = device.layout.release(release)
+    manifest = decode_manifest(device.releases.manifest(release))
+    files = [one for one in manifest.files if one.path != path]
+    (old,) = (one for one in manifest.files if one.path == path)
+    new = dataclasses.replace(old, length_bytes=len(content), sha256=put_blob(device, content))
+    forged = dataclasses.replace(manifest, files=(*files, new))
+    (folder / path).unlink()
+    (folder / path).symlink_to(os.path.relpath(device.layout.blob(new.sha256), (folder / path).parent))
+    (folder / MANIFEST).unlink()
+    (folder / MANIFEST).write_bytes(encode_manifest(dataclasses.replace(forged, release=release_name(forged))))
 
 
 def put_blob(device: Device, content: bytes) -> str:

@@ -1,5 +1,6 @@
 """`edge-runtime run --release` in its own process: a device in a folder, a real model, broker and notify socket."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -10,15 +11,18 @@ import threading
 
 import pytest
 
+from edge.bundle.sign import sign
 from edge.device.health import read_health
 from edge.device.moment import this_moment
 from edge.device.switch import commit, roll_back
 from edge.device.units import RUNTIME_UNIT, UnitState
+from edge.errors import DeployError
 from edge.runtime.engine_build import Builder, build_for_release
+from edge.runtime.recover import recover_at_boot
 from edge.runtime.rollback import go_back
 from tests.support.collector import Collector
 from tests.support.deployable import deployable
-from tests.support.device_releases import attach_engine, make_device, plan_of, put_on_trial, stage
+from tests.support.device_releases import attach_engine, forge, make_device, plan_of, put_on_trial, signer_of, stage
 from tests.support.mosquitto import Mosquitto
 from tests.support.systemd import NotifySocket
 from tests.support.units import FakeUnits
@@ -198,6 +202,71 @@ def test_f15_a_bit_that_flipped_in_a_blob_is_found_at_the_start(device, tmp_path
     flip(device.layout.blob(device.releases.blobs(release)[file]))
 
     assert f"{file} is not what was pushed (device.release.damaged)" in refused(device, tmp_path)
+
+
+def harmful(device, release):
+    """The release's pipeline as an attacker would have it: it says where frames go."""
+    content = json.loads((device.layout.release(release) / "pipeline.yaml").read_bytes())
+    return json.dumps({**content, "publish": {"mode": "all", "jsonl": "/tmp/frames-for-an-attacker"}}).encode()
+
+
+def test_a_release_that_was_changed_with_its_manifest_is_not_served(device, tmp_path):
+    release = current(device, tmp_path, streams=LOOPED)
+    forge(device, release, "pipeline.yaml", harmful(device, release))
+
+    assert "(verify.signature" in refused(device, tmp_path)
+
+
+def test_a_release_that_somebody_else_has_signed_is_not_served(device, tmp_path):
+    release = current(device, tmp_path, streams=LOOPED)
+    signature = sign(device.releases.manifest(release), signer_of(device, "stranger"))
+    signed = device.layout.release(release) / "manifest.json.sig"
+    signed.unlink()
+    signed.write_bytes(signature)
+
+    assert "(verify.signature" in refused(device, tmp_path)
+
+
+def test_a_signed_release_under_the_name_of_another_one_is_not_served(device, tmp_path):
+    release = current(device, tmp_path, streams=LOOPED)
+    other = deployable(device, tmp_path / "other", sequence=2)
+    device.releases.attach_engine(other, device.releases.engine_key(release))
+    device.durable.remove_tree(device.layout.release(release))
+    device.layout.release(other).rename(device.layout.release(release))
+
+    assert "(device.release.damaged)" in refused(device, tmp_path)
+
+
+def test_a_clip_that_was_changed_is_not_decoded(device, tmp_path):
+    release = current(device, tmp_path, streams=LOOPED)
+    flip(device.layout.blob(device.releases.blobs(release)["clips/clip.mp4"]))
+
+    assert "clips/clip.mp4 is not what was pushed (device.release.damaged)" in refused(device, tmp_path)
+
+
+def test_after_a_changed_release_the_newest_valid_one_serves_and_with_none_it_stays_stopped_with_a_reason(
+    device, tmp_path
+):
+    old = current(device, tmp_path, streams=LOOPED)
+    commit(device, moment=this_moment())
+    new = deployable(device, tmp_path / "new", streams=LOOPED, sequence=2)
+    device.releases.attach_engine(new, device.releases.engine_key(old))
+    put_on_trial(device, new)
+    commit(device, moment=this_moment())
+    forge(device, new, "pipeline.yaml", harmful(device, new))
+
+    assert go_back(device, failed_units(), "unit-failed").release == old
+    assert "signature" in device.state().last["reason"]
+    forge(device, old, "pipeline.yaml", harmful(device, old))
+    with pytest.raises(DeployError) as caught:
+        go_back(device, failed_units(), "unit-failed")
+    assert caught.value.exit_code == 9
+    last = device.state().last
+    assert (last["result"], "signature" in last["reason"]) == ("failed", True), last
+    with pytest.raises(DeployError):
+        recover_at_boot(device, moment=dataclasses.replace(this_moment(), boot_id="boot-2"))
+    assert device.state().last["reason"] == f"{old} is current, and no release is valid"
+    refused(device, tmp_path)
 
 
 def rewrite_record(device, release, **inputs):

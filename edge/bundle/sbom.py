@@ -1,6 +1,7 @@
 """What a release is made of, as a CycloneDX 1.6 document: the model with its card, its data, and the software.
 
-The same release gives the same bytes: there is no time in it, and its serial number is a digest of the rest.
+The same release gives the same bytes: its time is that of what is known of the software, not that of the bundle (the
+manifest has that), and its serial number is a digest of the rest.
 Source: ECMA-424 (CycloneDX 1.6), bom-1.6.schema.json.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from edge.bundle.sbom_software import Library, device_components, device_dependencies, licenses, supplier
 from edge.bundle.strict_json import canonical
 
 __all__ = ["ModelCard", "make_sbom"]
@@ -27,6 +29,9 @@ class ModelCard:
         dataset_sha256: of the images that the table was made from, as a set; None: not known.
         method: how ranges were chosen.
         metrics: what was measured, e.g. ("mAP50-95", "float", 0.335).
+        author: as the model file states; None: it does not.
+        license: as the pipeline or the model file states; None: neither does, and the document says "unknown".
+        license_stated_by: "pipeline file", "model file" or "nobody".
     """
 
     name: str
@@ -40,34 +45,54 @@ class ModelCard:
     dataset_images: int | None = None
     method: str | None = None
     metrics: Sequence[tuple[str, str, float]] = field(default_factory=tuple)
+    author: str | None = None
+    license: str | None = None
+    license_stated_by: str = "nobody"
 
 
 def make_sbom(
-    card: ModelCard, *, name: str, made_by: str, files: Mapping[str, str], software: Mapping[str, str]
+    card: ModelCard,
+    *,
+    name: str,
+    made_at: str,
+    files: Mapping[str, str],
+    devices: Mapping[str, Sequence[Library]],
+    tools: Mapping[str, str],
 ) -> bytes:
     """Return the document.
 
     Args:
         card: of the model.
         name: of the pipeline.
-        made_by: version of edge-deploy.
+        made_at: when the software was looked up, UTC as in RFC 3339.
         files: SHA-256 of the other files of the release, by path.
-        software: versions of what took part in making it, by name.
+        devices: the software of each kind of device, by the kind's name.
+        tools: versions of what took part in making the release, by name.
     """
-    components = [_model(card), *_calibration(card), *_files(files), *_software(software)]
+    own = [_model(card), *_calibration(card), *_files(files)]
     content: dict[str, Any] = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
         "metadata": {
+            "timestamp": made_at,
             "component": {"type": "application", "bom-ref": "release", "name": name},
-            "tools": {"components": [{"type": "application", "name": "edge-deploy", "version": made_by}]},
+            "tools": {
+                "components": [
+                    {"type": "application", "name": tool, "version": version} for tool, version in sorted(tools.items())
+                ]
+            },
         },
-        "components": components,
+        "components": [*own, *device_components(devices)],
         "dependencies": [
-            {"ref": "release", "dependsOn": sorted(one["bom-ref"] for one in components)},
+            {
+                "ref": "release",
+                "dependsOn": sorted([*(one["bom-ref"] for one in own), *map("device:{}".format, devices)]),
+            },
             *([{"ref": "model", "dependsOn": ["calibration"]}] if card.calibration_sha256 else []),
+            *device_dependencies(devices),
         ],
+        "compositions": [{"aggregate": "incomplete", "assemblies": [f"device:{device}"]} for device in sorted(devices)],
     }
     digest = hashlib.sha256(canonical(content)).digest()
     return canonical({**content, "serialNumber": uuid.UUID(bytes=digest[:16], version=4).urn})
@@ -89,12 +114,18 @@ def _model(card: ModelCard) -> dict[str, Any]:
                 {"type": kind, "slice": part, "value": f"{value:.5g}"} for kind, part, value in card.metrics
             ]
         }
-    properties = {"edge:precision": card.precision, "edge:calibration:method": card.method}
+    properties = {
+        "edge:precision": card.precision,
+        "edge:calibration:method": card.method,
+        "edge:license:stated-by": card.license_stated_by,
+    }
     return {
         "type": "machine-learning-model",
         "bom-ref": "model",
         "name": card.name,
         "hashes": _hashes(card.sha256),
+        **supplier(card.author),
+        **licenses(card.license or "unknown"),
         "modelCard": model_card,
         "properties": [{"name": key, "value": value} for key, value in properties.items() if value is not None],
     }
@@ -130,19 +161,6 @@ def _files(files: Mapping[str, str]) -> list[dict[str, Any]]:
     return [
         {"type": "file", "bom-ref": f"file:{path}", "name": path, "hashes": _hashes(sha256)}
         for path, sha256 in sorted(files.items())
-    ]
-
-
-def _software(software: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "library",
-            "bom-ref": f"pkg:pypi/{name.lower()}@{version}",
-            "name": name,
-            "version": version,
-            "purl": f"pkg:pypi/{name.lower()}@{version}",
-        }
-        for name, version in sorted(software.items())
     ]
 
 

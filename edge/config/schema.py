@@ -35,6 +35,7 @@ class ModelConfig(_Strict, frozen=True, kw_only=True):
     """The model file and how its detections are filtered. What is not stated is read from the ONNX.
 
     `fallback` is what runs instead of int8 where that does not find what the float model finds, or is not faster.
+    `license` is the model's, for the SBOM of a bundle.
     """
 
     onnx: str
@@ -47,6 +48,7 @@ class ModelConfig(_Strict, frozen=True, kw_only=True):
     family: Literal["yolov5", "yolov8", "yolov10", "yolox"] | None = None
     labels: list[str] | None = None
     input_size: InputSize | None = None
+    license: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
 
 
 class BatchConfig(_Strict, frozen=True, kw_only=True):

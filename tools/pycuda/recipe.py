@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from edge.deploy.provision.jetson import PYCUDA_SOURCE_SHA256, PYCUDA_VERSION
+
 __all__ = ["CUDA_HEADERS", "DEBIAN", "PYCUDA", "PYCUDA_NEEDS", "PYTHONS", "Python", "Source"]
 
 
@@ -57,7 +59,7 @@ PYTHONS = (
     ),
 )
 
-PYCUDA = ("pycuda==2026.1", "759516160628ba06f32ce7e563e3f5b9214691dc9528a03ea99ea1073f4e14ba")
+PYCUDA = (f"pycuda=={PYCUDA_VERSION}", PYCUDA_SOURCE_SHA256)
 """On the package index, source only; and the SHA-256 of that."""
 
 PYCUDA_NEEDS = ("mako", "platformdirs>=2.2.0", "pytools>=2011.2")

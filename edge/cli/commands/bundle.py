@@ -156,6 +156,7 @@ def _print(made: Bundled) -> None:
             ("for", ", ".join(manifest.targets or manifest.compatible)),
             ("files", f"{len(manifest.files)}, {size_mib:.1f} MiB"),
             ("golden", _golden_line(made)),
+            ("model", f"license {made.model_license or 'unknown: state it as model.license in the pipeline file'}"),
             ("signer", f"{made.signer} ({made.key})"),
             ("bundle", str(made.bundle.path)),
         ]

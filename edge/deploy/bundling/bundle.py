@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import re
 import tempfile
 from collections.abc import Callable, Mapping
@@ -32,6 +31,8 @@ from edge.deploy.bundling.contents import Contents, collect_contents, digest_of
 from edge.deploy.bundling.frames import find_candidates
 from edge.deploy.bundling.golden import Golden, make_golden
 from edge.deploy.bundling.keys import find_key
+from edge.deploy.bundling.software import device_software, tools
+from edge.deploy.provision.lock import read_lock
 from edge.engine.pipeline_model import max_batch_of, open_model
 from edge.engine.section import read_section
 from edge.errors import DeployError
@@ -44,7 +45,7 @@ from edge.version import __version__
 __all__ = ["BundleOptions", "Bundled", "make_bundle"]
 
 _GOLDEN, _SBOM = "golden.json", "sbom.cdx.json"
-_TOOK_PART = ("msgspec", "numpy", "onnx", "opencv-python-headless")
+_MAX_SAID = 200  # of a text in a stranger's model file
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 Bounds = tuple[str | None, str | None]
 
@@ -87,10 +88,14 @@ class BundleOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundled:
-    """What was made; `signer` is the fingerprint of the key; `golden` None: without golden frames."""
+    """What was made; `signer` is the fingerprint of the key; `golden` None: without golden frames.
+
+    `model_license` None: neither the pipeline nor the model file states one.
+    """
 
     bundle: Bundle
     golden: Golden | None
+    model_license: str | None
     signer: str
     key: Path
 
@@ -111,6 +116,7 @@ class Bundled:
             "bytes": sum(one.length_bytes for one in manifest.files),
             "golden_frames": manifest.golden_frames.value,
             "golden": None if self.golden is None else self.golden.score.as_json(self.golden.golden.labels),
+            "model_license": self.model_license,
             "signer": self.signer,
         }
 
@@ -140,7 +146,8 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
             golden = _golden(options, pipeline, Forms(spec, table, file=file), precision, table, folder=Path(folder))
             _add_golden(contents, golden)
         on_step("files")
-        _add_sbom(contents, _card(spec, precision, table, contents), name=_name(pipeline), golden=golden)
+        card = _card(spec, precision, table, contents, said=_said(pipeline, file.graph.metadata))
+        _add_sbom(contents, card, name=_name(pipeline), golden=golden)
         try:
             manifest = _manifest(options, pipeline, spec, precision, table, contents, golden)
             content = encode_manifest(manifest)
@@ -150,7 +157,7 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
         signature = sign(content, key, DOWNGRADE if options.is_downgrade else RELEASE)
         files = {path: entry.content for path, entry in contents.entries.items()}
         bundle = write_bundle(options.out, manifest, manifest_bytes=content, signature=signature, files=files)
-    return Bundled(bundle=bundle, golden=golden, signer=signer, key=key)
+    return Bundled(bundle=bundle, golden=golden, model_license=card.license, signer=signer, key=key)
 
 
 def _golden(
@@ -174,7 +181,24 @@ def _add_golden(contents: Contents, golden: Golden) -> None:
     contents.add(_GOLDEN, Role.GOLDEN, encode_golden(golden.golden))
 
 
-def _card(spec: ModelSpec, precision: Precision, table: CalibrationTable | None, contents: Contents) -> ModelCard:
+def _said(pipeline: Pipeline, metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return what is stated of the model's author and license; the pipeline file counts before the model file."""
+    author, licensed = (" ".join(metadata.get(key, "").split())[:_MAX_SAID] for key in ("author", "license"))
+    made = {"author": author} if author else {}
+    for text, by in ((pipeline.config.model.license, "pipeline file"), (licensed, "model file")):
+        if text:
+            return {**made, "license": text, "license_stated_by": by}
+    return made
+
+
+def _card(
+    spec: ModelSpec,
+    precision: Precision,
+    table: CalibrationTable | None,
+    contents: Contents,
+    *,
+    said: Mapping[str, str],
+) -> ModelCard:
     size = spec.preprocess.size
     evidence = None if table is None else table.evidence
     dataset = None if table is None else table.dataset
@@ -193,6 +217,7 @@ def _card(spec: ModelSpec, precision: Precision, table: CalibrationTable | None,
         metrics=()
         if evidence is None
         else ((evidence.metric, "float", evidence.float_), (evidence.metric, "int8", evidence.int8)),
+        **said,
     )
 
 
@@ -202,21 +227,16 @@ def _add_sbom(contents: Contents, card: ModelCard, *, name: str, golden: Golden 
         for path, entry in contents.entries.items()
         if entry.role not in (Role.MODEL, Role.CALIBRATION)
     }
-    sbom = make_sbom(card, name=name, made_by=__version__, files=others, software=_software(golden))
+    lock = read_lock()
+    sbom = make_sbom(
+        card,
+        name=name,
+        made_at=lock.made_at,
+        files=others,
+        devices=device_software(lock),
+        tools=tools(None if golden is None else golden.golden.engine),
+    )
     contents.add(_SBOM, Role.SBOM, sbom)
-
-
-def _software(golden: Golden | None) -> Mapping[str, str]:
-    found = {"edge-deploy": __version__}
-    if golden is not None:  # an engine says its name and version
-        engine, _, version = golden.golden.engine.partition(" ")
-        found[engine] = version
-    for name in _TOOK_PART:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:  # a distribution's package may have another name
-            continue
-    return found
 
 
 def _manifest(

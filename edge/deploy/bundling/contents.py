@@ -71,6 +71,7 @@ def collect_contents(pipeline: Pipeline, *, needs_table: bool) -> Contents:
     contents.add(MODEL, Role.MODEL, pipeline.resolve(model.onnx))
     values["model"]["onnx"] = MODEL
     values["model"].pop("calibration", None)
+    values["model"].pop("license", None)  # the SBOM has it; an older device would not know the key
     if needs_table and model.calibration is not None:
         contents.add(CALIBRATION, Role.CALIBRATION, pipeline.resolve(model.calibration))
         values["model"]["calibration"] = CALIBRATION

@@ -11,13 +11,26 @@ from pathlib import Path
 from edge.deploy.provision.facts import ProvisionFacts
 from edge.errors import DeployError
 
-__all__ = ["EXTRA", "PYTHONS", "cache", "extra_of", "pycuda_folder", "pycuda_wheel"]
+__all__ = [
+    "EXTRA",
+    "PYCUDA_SOURCE_SHA256",
+    "PYCUDA_VERSION",
+    "PYTHONS",
+    "cache",
+    "extra_of",
+    "pycuda_folder",
+    "pycuda_wheel",
+]
 
 EXTRA = "jetson"
 """The extra of edge-deploy that such a device gets."""
 
 PYTHONS = {(3, 10): "JetPack 6", (3, 12): "JetPack 7"}
 """Pythons that JetPack's TensorRT has bindings for; with another there is no GPU engine to serve by."""
+
+PYCUDA_VERSION = "2026.1"
+PYCUDA_SOURCE_SHA256 = "759516160628ba06f32ce7e563e3f5b9214691dc9528a03ea99ea1073f4e14ba"
+"""Of the source that `make pycuda-wheels` compiles."""
 
 
 def cache() -> Path:

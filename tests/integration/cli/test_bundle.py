@@ -92,6 +92,9 @@ def test_a_bundle_holds_what_a_device_needs_and_its_signature_counts(place, tmp_
     golden = decode_golden(made.path_of(manifest.files_of(Role.GOLDEN)[0]).read_bytes())
     assert [image.path for image in golden.images] == [file.path for file in manifest.files_of(Role.GOLDEN_IMAGE)]
     assert told["golden"]["passed"] is True
+    assert told["model_license"] == "Apache-2.0"  # as the demo's model file says
+    sbom = json.loads(made.path_of(manifest.files_of(Role.SBOM)[0]).read_bytes())
+    assert "device:aarch64-cp310" in {one["bom-ref"] for one in sbom["components"]}
     principal = verify(
         made.manifest_bytes,
         made.signature,
@@ -100,6 +103,18 @@ def test_a_bundle_holds_what_a_device_needs_and_its_signature_counts(place, tmp_
         at=datetime(2026, 11, 21, tzinfo=timezone.utc),
     )
     assert principal == "ana@example"
+
+
+def test_a_license_that_the_pipeline_file_states_is_in_the_sbom_and_not_on_the_device(place, tmp_path):
+    text = (place / "gates.yaml").read_text().replace("precision: int8", "precision: int8, license: AGPL-3.0")
+    (place / "licensed.yaml").write_text(text)
+
+    told = json.loads(bundle(place, "--no-golden", "-o", tmp_path, "--json", pipeline="licensed.yaml").stdout)
+
+    made = open_bundle(Path(told["bundle"]))
+    assert told["model_license"] == "AGPL-3.0"
+    assert b"AGPL-3.0" in made.path_of(made.manifest.files_of(Role.SBOM)[0]).read_bytes()
+    assert b"license" not in made.path_of(made.manifest.files_of(Role.PIPELINE)[0]).read_bytes()
 
 
 def test_another_table_is_another_release_and_a_higher_sequence_follows_a_clock_that_was_ahead(

@@ -1,10 +1,16 @@
-"""The SBOM keeps to CycloneDX 1.6, as far as what we write is concerned, and is the same for the same release."""
+"""The SBOM keeps to CycloneDX 1.6 by the format's own schema, and is the same for the same release."""
 
 import json
 
-import jsonschema
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 from edge.bundle.sbom import ModelCard, make_sbom
+from edge.bundle.sbom_software import Library
+from edge.deploy.bundling.software import device_software, tools
+from edge.deploy.provision.lock import ENVIRONMENTS, read_lock
+from edge.deploy.provision.wheels import WheelSet
 
 CARD = ModelCard(
     name="yolo11s",
@@ -18,201 +24,138 @@ CARD = ModelCard(
     dataset_images=128,
     method="auto",
     metrics=(("mAP50-95", "float", 0.3353), ("mAP50-95", "int8", 0.3348)),
+    author="Ultralytics",
+    license="AGPL-3.0",
+    license_stated_by="model file",
 )
-
-# From bom-1.6.schema.json (ECMA-424): the definitions that our documents use, each closed to further keys as there.
-HASH = {
-    "type": "object",
-    "required": ["alg", "content"],
-    "additionalProperties": False,
-    "properties": {
-        "alg": {"enum": ["MD5", "SHA-1", "SHA-256", "SHA-384", "SHA-512"]},
-        "content": {"pattern": "^([a-fA-F0-9]{32}|[a-fA-F0-9]{40}|[a-fA-F0-9]{64}|[a-fA-F0-9]{96}|[a-fA-F0-9]{128})$"},
-    },
-}
-INPUT_OUTPUT = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {"format": {"type": "string"}},
-}
-DATA = {
-    "type": "object",
-    "required": ["type"],
-    "additionalProperties": False,
-    "properties": {
-        "bom-ref": {"type": "string", "minLength": 1},
-        "type": {"enum": ["source-code", "configuration", "dataset", "definition", "other"]},
-        "name": {"type": "string"},
-    },
-}
-MODEL_CARD = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "modelParameters": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "task": {"type": "string"},
-                "architectureFamily": {"type": "string"},
-                "modelArchitecture": {"type": "string"},
-                "datasets": {
-                    "type": "array",
-                    "items": {
-                        "oneOf": [
-                            DATA,
-                            {
-                                "type": "object",
-                                "required": ["ref"],
-                                "additionalProperties": False,
-                                "properties": {"ref": {"type": "string"}},
-                            },
-                        ]
-                    },
-                },
-                "inputs": {"type": "array", "items": INPUT_OUTPUT},
-                "outputs": {"type": "array", "items": INPUT_OUTPUT},
-            },
-        },
-        "quantitativeAnalysis": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "performanceMetrics": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "additionalProperties": False,
-                        "properties": {key: {"type": "string"} for key in ("type", "value", "slice")},
-                    },
-                }
-            },
-        },
-    },
-}
-COMPONENT = {
-    "type": "object",
-    "required": ["type", "name"],
-    "additionalProperties": False,
-    "properties": {
-        "type": {
-            "enum": [
-                "application",
-                "framework",
-                "library",
-                "container",
-                "platform",
-                "operating-system",
-                "device",
-                "device-driver",
-                "firmware",
-                "file",
-                "machine-learning-model",
-                "data",
-                "cryptographic-asset",
-            ]
-        },
-        "bom-ref": {"type": "string", "minLength": 1},
-        "name": {"type": "string"},
-        "version": {"type": "string", "maxLength": 1024},
-        "description": {"type": "string"},
-        "hashes": {"type": "array", "items": HASH},
-        "purl": {"type": "string"},
-        "modelCard": MODEL_CARD,
-        "data": {"type": "array", "items": DATA},
-        "properties": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name"],
-                "additionalProperties": False,
-                "properties": {"name": {"type": "string"}, "value": {"type": "string"}},
-            },
-        },
-    },
-}
-BOM = {
-    "type": "object",
-    "required": ["bomFormat", "specVersion"],
-    "additionalProperties": False,
-    "properties": {
-        "bomFormat": {"const": "CycloneDX"},
-        "specVersion": {"const": "1.6"},
-        "serialNumber": {
-            "pattern": "^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
-        },
-        "version": {"type": "integer", "minimum": 1},
-        "metadata": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "component": COMPONENT,
-                "tools": {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "properties": {"components": {"type": "array", "items": COMPONENT}},
-                },
-            },
-        },
-        "components": {"type": "array", "items": COMPONENT, "uniqueItems": True},
-        "dependencies": {
-            "type": "array",
-            "uniqueItems": True,
-            "items": {
-                "type": "object",
-                "required": ["ref"],
-                "additionalProperties": False,
-                "properties": {
-                    "ref": {"type": "string"},
-                    "dependsOn": {"type": "array", "uniqueItems": True, "items": {"type": "string"}},
-                },
-            },
-        },
-    },
+BARE = ModelCard(name="m", sha256="a" * 64, family="yolox", inputs="i", outputs="o", precision="fp16")
+NUMPY = Library(name="numpy", version="2.2.6", file="numpy-2.2.6-cp310.whl", sha256="f" * 64, supplier="NumPy")
+DEVICES = {
+    "aarch64-cp310": (NUMPY, Library(name="edge-deploy", version="0.1.0", requires=("numpy",))),
+    "x86_64-cp311": (Library(name="numpy", version="2.4.6", file="numpy-2.4.6-cp311.whl", sha256="0" * 64),),
 }
 
 
 def made(card=CARD, **changes):
     values = {
         "name": "gates",
-        "made_by": "0.1.0",
+        "made_at": "2026-11-22T21:50:42Z",
         "files": {"pipeline.yaml": "d" * 64, "golden.json": "e" * 64},
-        "software": {"edge-deploy": "0.1.0", "numpy": "1.26.4"},
+        "devices": DEVICES,
+        "tools": {"edge-deploy": "0.1.0", "numpy": "1.26.4"},
     }
     return make_sbom(card, **{**values, **changes})
 
 
-def test_it_keeps_to_the_format():
-    for card in (CARD, ModelCard(name="m", sha256="a" * 64, family="yolox", inputs="i", outputs="o", precision="fp16")):
-        jsonschema.validate(json.loads(made(card)), BOM)
+def real():
+    """As a release has it."""
+    lock = read_lock()
+    return made(made_at=lock.made_at, devices=device_software(lock), tools=tools("openvino 2026.4"))
 
 
-def test_references_within_it_lead_somewhere_and_none_is_given_twice():
-    bom = json.loads(made())
+def model_in(bom):
+    return next(one for one in bom["components"] if one["type"] == "machine-learning-model")
+
+
+@pytest.mark.parametrize("document", [made(), made(BARE), made(devices={}, files={}, tools={}), real()])
+def test_it_keeps_to_the_schema_of_the_format(document):
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document.decode()) is None
+
+
+def test_the_schema_would_refuse_what_is_wrong():
+    wrong = json.loads(made())
+    wrong["components"][0]["hashes"][0]["content"] = "abc"
+
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(wrong)) is not None
+
+
+@pytest.mark.parametrize("document", [made(), real()])
+def test_references_within_it_lead_somewhere_and_none_is_given_twice(document):
+    bom = json.loads(document)
     given = [one["bom-ref"] for one in (bom["metadata"]["component"], *bom["components"])]
     asked = {ref for one in bom["dependencies"] for ref in (one["ref"], *one["dependsOn"])}
-    model = next(one for one in bom["components"] if one["type"] == "machine-learning-model")
-    asked |= {one["ref"] for one in model["modelCard"]["modelParameters"]["datasets"]}
+    asked |= {one["ref"] for one in model_in(bom)["modelCard"]["modelParameters"]["datasets"]}
+    asked |= {ref for one in bom["compositions"] for ref in one["assemblies"]}
 
     assert len(given) == len(set(given))
+    assert len(bom["dependencies"]) == len({one["ref"] for one in bom["dependencies"]})
     assert asked <= set(given)
 
 
-def test_the_model_card_says_how_it_was_quantized_and_what_that_cost():
+@pytest.mark.parametrize("environment", ENVIRONMENTS, ids=str)
+def test_it_names_every_package_of_a_device_in_its_version_with_its_hash_and_supplier(environment):
+    bom = json.loads(real())
+    components = {one["bom-ref"]: one for one in bom["components"]}
+    needs = {one["ref"]: one["dependsOn"] for one in bom["dependencies"]}
+    here = {components[ref]["name"]: components[ref] for ref in needs[f"device:{environment}"]}
+    wheels = {one.name: one for one in read_lock().environments[environment] if one.use != "install"}
+
+    assert here.keys() - wheels.keys() == {"edge-deploy", *(["pycuda"] if "mako" in wheels else [])}
+    for name, wheel in wheels.items():
+        assert here[name]["version"] == wheel.version
+        assert here[name]["hashes"] == [{"alg": "SHA-256", "content": wheel.sha256}]
+        assert here[name]["supplier"]["name"]
+        assert here[name]["licenses"][0]["license"]["name"]
+    assert len(here["edge-deploy"]["hashes"][0]["content"]) == 64
+    assert f"device:{environment}" in needs["release"]
+
+
+def test_it_names_edge_deploy_by_the_hash_with_which_it_is_installed(tmp_path, monkeypatch):
+    from edge.deploy.provision import wheels as gathering
+    from tests.support.little_wheels import device_facts, little_lock, little_wheel
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(gathering, "unmet_requirements", lambda *given, **more: [])  # a lock without libraries
+    pip = little_wheel(tmp_path, "pip", "26.0")
+    gathered: WheelSet = gathering.read_wheels(tmp_path, device_facts(), lock=little_lock([pip]))
+
+    ours = next(one for one in json.loads(real())["components"] if one["name"] == "edge-deploy")
+
+    assert ours["hashes"][0]["content"] == gathered.digests[ours["purl"].rpartition("=")[2]]
+
+
+def test_pycuda_which_is_compiled_by_who_deploys_has_the_hash_of_its_source():
+    pycuda = next(one for one in json.loads(real())["components"] if one["name"] == "pycuda")
+
+    assert "compiled by who deploys" in pycuda["description"]
+    assert len(pycuda["externalReferences"][0]["hashes"][0]["content"]) == 64
+
+
+def test_it_says_when_and_by_what_it_was_made():
     bom = json.loads(made())
-    model = next(one for one in bom["components"] if one["type"] == "machine-learning-model")
+
+    assert bom["metadata"]["timestamp"] == "2026-11-22T21:50:42Z"
+    assert {one["name"] for one in bom["metadata"]["tools"]["components"]} == {"edge-deploy", "numpy"}
+
+
+def test_the_model_card_says_how_it_was_quantized_and_what_that_cost():
+    model = model_in(json.loads(made()))
 
     assert model["hashes"] == [{"alg": "SHA-256", "content": "a" * 64}]
-    assert model["properties"] == [
-        {"name": "edge:precision", "value": "int8"},
-        {"name": "edge:calibration:method", "value": "auto"},
-    ]
+    assert {one["name"]: one["value"] for one in model["properties"]} == {
+        "edge:precision": "int8",
+        "edge:calibration:method": "auto",
+        "edge:license:stated-by": "model file",
+    }
     assert model["modelCard"]["quantitativeAnalysis"]["performanceMetrics"] == [
         {"type": "mAP50-95", "slice": "float", "value": "0.3353"},
         {"type": "mAP50-95", "slice": "int8", "value": "0.3348"},
     ]
 
 
+def test_the_model_has_its_author_and_license_and_a_license_that_nobody_states_is_unknown():
+    stated, bare = model_in(json.loads(made())), model_in(json.loads(made(BARE)))
+
+    assert (stated["supplier"], stated["licenses"]) == (
+        {"name": "Ultralytics"},
+        [{"license": {"name": "AGPL-3.0"}}],
+    )
+    assert "supplier" not in bare
+    assert bare["licenses"] == [{"license": {"name": "unknown"}}]
+    assert {"name": "edge:license:stated-by", "value": "nobody"} in bare["properties"]
+
+
 def test_the_same_release_has_the_same_document_and_another_one_another_number():
     assert made() == made()
+    assert real() == real()
     assert json.loads(made())["serialNumber"] != json.loads(made(name="other"))["serialNumber"]

@@ -127,8 +127,11 @@ def _health(arguments: Sequence[str]) -> int:
 def _device(root: Path) -> Device:
     from edge.device.device import Device
     from edge.device.layout import Layout
+    from edge.device.owner import become_owner
 
-    return Device(Layout(root))
+    layout = Layout(root)
+    become_owner(layout)
+    return Device(layout)
 
 
 def _parser(name: str, summary: str, examples: str) -> argparse.ArgumentParser:

@@ -98,7 +98,9 @@ def people() -> People:
         if kind == "m":
             groups[name].append(words[2])
     uids[STRANGER], gids[STRANGER] = accounts.pop().pw_uid, _FIRST_ID + 900
-    return People({"root": 0, **uids}, gids, {**{user: tuple(names) for user, names in groups.items()}, STRANGER: ()})
+    return People(
+        {"root": 0, **uids}, gids, {**{user: tuple(names) for user, names in groups.items()}, STRANGER: (), "root": ()}
+    )
 
 
 def user_of(unit: str) -> str:
@@ -133,7 +135,12 @@ def folder_steps(wheels: Path) -> list[dict[str, Any]]:
     names = [f"{name}-1.0-py3-none-any.whl" for name in ("edge_deploy", "pip")]
     for name in names:
         (wheels / name).touch()
-    software = WheelSet(folder=wheels, digests=dict.fromkeys(names, "0" * 64))
+    software = WheelSet(
+        paths={name: wheels / name for name in names},
+        digests=dict.fromkeys(names, "0" * 64),
+        requirements="",
+        pip=names[1],
+    )
     return [one for one in steps(wanted, device_facts(), software, folder=None) if one["kind"] == "Directory"]
 
 

@@ -88,7 +88,7 @@ def _folders() -> Iterator[Step]:
     yield _folder("/var/lib/edge-runtime", owner="edge-runtime", mode=0o700, is_data=True)
     yield _folder("/etc/tmpfiles.d", mode=None)
     yield _file("/etc/tmpfiles.d/edge-deploy.conf", _shipped("tmpfiles.conf"))
-    yield _folder("/run/edge-deploy", owner="edge-deploy", is_volatile=True)
+    yield _folder("/run/edge-deploy", owner="edge-deploy", mode=0o700, is_volatile=True)
 
 
 def _settings(wanted: Wanted) -> Iterator[Step]:

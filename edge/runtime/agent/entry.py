@@ -9,6 +9,7 @@ from pathlib import Path
 
 from edge.device.device import Device
 from edge.device.layout import Layout
+from edge.device.owner import become_owner
 from edge.device.units import SystemctlUnits, Units
 from edge.runtime.agent.serve import serve
 from edge.transport.pipe import PipeChannel
@@ -24,6 +25,7 @@ def main(argv: Sequence[str], *, units: Units | None = None) -> int:
         sys.stderr.write("usage: edge-runtime agent\nIt speaks to edge-deploy on its stdin and stdout.\n")
         return _USAGE
     layout = Layout(Path(argv[1])) if argv else Layout()
+    become_owner(layout)
     origin = os.environ.get("SSH_CONNECTION", "local").split(" ")[0]
     serve(own_stdio(), Device(layout), units or SystemctlUnits(), origin=origin)
     return 0

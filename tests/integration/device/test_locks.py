@@ -1,0 +1,103 @@
+"""Who can hold a device's locks, and what root leaves behind, with real uids."""
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from edge.device.device import Device
+from edge.device.layout import Layout
+from edge.device.lock import PushLock, state_lock
+from edge.runtime.entry import main
+from tests.support.device_releases import serving
+from tests.support.people import STRANGER, needs_root, people, provisioned_root
+
+pytestmark = [pytest.mark.integration, needs_root]
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    return people()
+
+
+@pytest.fixture
+def layout(crowd):
+    with provisioned_root(crowd) as root:
+        yield Layout(root)
+
+
+def leave(layout):
+    """Take and give back both locks: their files are there from then on."""
+    with PushLock(layout).acquire("mina", "push"), state_lock(layout):
+        pass
+
+
+def held(path):
+    """Hold a lock for as long as this process lives; return why that cannot be done."""
+    try:
+        fcntl.flock(os.open(path, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return os.strerror(error.errno)
+    return None
+
+
+@pytest.mark.parametrize("user", [STRANGER, "edge-runtime"])
+@pytest.mark.parametrize("name", ["push_lock", "state_lock"])
+def test_another_user_cannot_hold_a_lock(layout, crowd, user, name):
+    crowd.call("edge-deploy", lambda: leave(layout))
+
+    assert crowd.call(user, lambda: held(getattr(layout, name))) == "Permission denied"
+
+
+@pytest.mark.parametrize("name", ["push_lock", "state_lock"])
+def test_a_lock_is_closed_to_others_even_where_its_folder_is_not(layout, crowd, name):
+    layout.run.chmod(0o755)
+    getattr(layout, name).write_text("")
+    getattr(layout, name).chmod(0o644)  # as an older version left it
+    os.chown(getattr(layout, name), crowd.uids["edge-deploy"], 0)
+
+    crowd.call("edge-deploy", lambda: leave(layout))
+
+    assert crowd.call(STRANGER, lambda: held(getattr(layout, name))) == "Permission denied"
+
+
+def test_a_folder_of_locks_that_is_made_where_it_is_missing_is_closed_to_others(layout, crowd):
+    layout.run.rmdir()
+    os.chown(layout.run.parent, crowd.uids["edge-deploy"], 0)
+
+    crowd.call("edge-deploy", lambda: leave(layout))
+
+    assert layout.run.stat().st_mode & 0o7777 == 0o700
+
+
+def strangers(layout, crowd):
+    """Paths that do not belong to edge-deploy, which has to write them."""
+    owned = [path for top in (layout.var, layout.run) for path in (top, *top.rglob("*"))]
+    return [str(path) for path in owned if path.lstat().st_uid != crowd.uids["edge-deploy"]]
+
+
+def run_and_tell(command, arguments):
+    """Do what a command does; return whose process this then is."""
+    main(command, arguments)
+    return os.getuid()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["recover", "--boot"], ["rollback", "--reason", "by hand"], ["trial"], ["facts"], ["agent"]],
+    ids=lambda command: command[0],
+)
+def test_what_root_does_by_hand_leaves_nothing_that_the_service_cannot_write(layout, crowd, command):
+    device = Device(layout)
+    crowd.call("edge-deploy", lambda: serving(device))
+    layout.state.unlink()  # something is to be done
+    for path in layout.run.iterdir():  # as after a boot
+        path.unlink()
+
+    became = crowd.call("root", lambda: run_and_tell(command[0], [*command[1:], "--root", str(layout.root)]))
+
+    assert became == crowd.uids["edge-deploy"]
+    assert strangers(layout, crowd) == []
+    assert crowd.call("edge-deploy", lambda: main("recover", ["--boot", "--root", str(layout.root)])) == 0
+    assert Path(layout.state).exists()

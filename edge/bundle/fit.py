@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Protocol
 
 from edge.bundle.checks import read_time, version_parts
 from edge.bundle.manifest import GoldenFrames, Manifest
+from edge.bundle.succession import ahead, not_its_turn
 from edge.errors import DeployError
 
 __all__ = ["ANY", "DeviceLike", "refusals"]
@@ -46,6 +47,8 @@ def refusals(
     *,
     sequences: Mapping[str, int],
     at: datetime,
+    channels: Sequence[str] = (),
+    is_clock_sure: bool = False,
     is_downgrade_signed: bool = False,
     allow_unproven: bool = False,
 ) -> Iterator[DeployError]:
@@ -56,6 +59,8 @@ def refusals(
         device: facts.
         sequences: highest sequence accepted so far, by channel.
         at: the time, see `edge.bundle.clock`.
+        channels: what the device is bound to; none: it has taken nothing yet.
+        is_clock_sure: somebody sets the device's clock, so that `at` is now.
         is_downgrade_signed: the signature was made in the namespace that allows a lower sequence.
         allow_unproven: the device takes releases without golden frames.
 
@@ -64,14 +69,10 @@ def refusals(
     """
     yield from _not_meant(manifest, device)
     yield from _out_of_date(manifest, at)
-    seen = sequences.get(manifest.channel, 0)
-    if manifest.sequence < seen and not is_downgrade_signed:
-        yield DeployError(
-            "verify.downgrade",
-            f"{device.name} has accepted sequence {seen} of channel {manifest.channel}, this is {manifest.sequence}",
-            hint="bundle it again for a new sequence, or sign it with --downgrade to go back on purpose",
-            evidence={"channel": manifest.channel, "seen": seen, "sequence": manifest.sequence},
-        )
+    yield from ahead(manifest, at=at, is_clock_sure=is_clock_sure)
+    yield from not_its_turn(
+        manifest, device.name, channels=channels, sequences=sequences, is_permission=is_downgrade_signed
+    )
     if manifest.golden_frames is GoldenFrames.NONE and not allow_unproven:
         yield DeployError(
             "verify.unproven",

@@ -139,6 +139,7 @@ class Manifest:
         created_at, expires_at: RFC 3339 in UTC, whole seconds; expires_at None: never.
         compatible: device classes that may take it, such as "jetson-orin"; never empty ("any" fits all).
         targets: device names; empty: all.
+        downgrade_from: of a permission to go back, the counter of the channel that it is given for; else None.
         tensorrt, l4t: inclusive lower and exclusive upper version; None: no bound.
         engine: max batch, precision, and what else the build on the device depends on.
         calibration: evidence of the table, as `edge-deploy calibrate` wrote it; empty without one.
@@ -154,6 +155,7 @@ class Manifest:
     expires_at: str | None
     compatible: tuple[str, ...]
     targets: tuple[str, ...] = ()
+    downgrade_from: int | None = None
     tensorrt: tuple[str | None, str | None] = (None, None)
     l4t: tuple[str | None, str | None] = (None, None)
     engine: Mapping[str, object] = field(default_factory=dict)
@@ -169,6 +171,8 @@ class Manifest:
         check_text("pipeline_name", self.pipeline_name, r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
         check_text("channel", self.channel, _NAME)
         check_between("sequence", self.sequence, 0, 2**53, whole=True)
+        if self.downgrade_from is not None:
+            check_between("downgrade_from", self.downgrade_from, 0, 2**53 - 1, whole=True)
         check_text("made_by", self.made_by, r"[ -~]{0,100}")
         self._check_times()
         check_names("compatible", self.compatible, r"[a-z0-9-]{1,64}", least=1)
@@ -272,7 +276,10 @@ def _name_of(values: Mapping[str, Any]) -> str:
 
 
 def _values(manifest: Manifest) -> dict[str, Any]:
-    return {"format": FORMAT, **asdict(manifest)}
+    values = {"format": FORMAT, **asdict(manifest)}
+    if manifest.downgrade_from is None:  # what most releases lack is not said: their names stay what they were
+        del values["downgrade_from"]
+    return values
 
 
 _T = TypeVar("_T")

@@ -18,6 +18,8 @@ __all__ = ["DeviceSettings", "decode_settings", "read_settings"]
 _LINE = re.compile(r"([A-Za-z0-9_-]+)\s*=\s*(.+)")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 
+_CHANNEL = re.compile(r"[a-z0-9-]{1,32}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSettings:
@@ -26,6 +28,7 @@ class DeviceSettings:
     Attributes:
         name: as in the fleet's inventory and in MQTT topics.
         compatible: device classes whose bundles it takes.
+        channels: of releases that it takes; none: that of the first one that it took.
         reserve_bytes, reserve_share: what stays free on the disk: the larger of the two.
         reserve_memory_bytes: what stays free in memory while an engine is built.
         build_deadline_s, golden_deadline_s: how long the steps may take.
@@ -35,6 +38,7 @@ class DeviceSettings:
 
     name: str
     compatible: tuple[str, ...]
+    channels: tuple[str, ...] = ()
     reserve_bytes: int = 1024**3
     reserve_share: float = 0.05
     reserve_memory_bytes: int = 256 * 1024**2
@@ -48,6 +52,9 @@ class DeviceSettings:
             raise ValueError(f"name: expected a-z, 0-9 and '-', at most 32 characters, got {self.name!r}")
         if not self.compatible:
             raise ValueError("compatible: expected at least one device class, got none")
+        for channel in self.channels:
+            if not _CHANNEL.fullmatch(channel):
+                raise ValueError(f"channels: expected a-z, 0-9 and '-', at most 32 characters, got {channel!r}")
         if not 0 <= self.reserve_share < 1:
             raise ValueError(f"reserve_share: expected 0 to 1, got {self.reserve_share}")
 
@@ -55,6 +62,7 @@ class DeviceSettings:
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "name": (str,),
     "compatible": (list,),
+    "channels": (list,),
     "keep_releases": (list,),
     "reserve_share": (float, int),
     "allow_unproven": (bool,),

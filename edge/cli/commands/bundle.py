@@ -36,6 +36,7 @@ def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
 Examples:
   edge-deploy bundle pipelines/gates.yaml --golden val/images
   edge-deploy bundle gates.yaml --golden val/images --key ~/.ssh/release --compatible jetson-orin --expires-days 90
+  edge-deploy bundle gates-of-may.yaml --golden val/images --downgrade 1795132800 --target gate-01 --expires-days 1
   SOURCE_DATE_EPOCH=1795132800 edge-deploy bundle gates.yaml -o out --json"""
 )
 @click.argument("pipeline", type=click.Path(path_type=Path))
@@ -70,7 +71,14 @@ Examples:
 @click.option("--tensorrt", callback=_range, metavar="FROM..BELOW", help="Versions that it is for, such as 10.3..11")
 @click.option("--l4t", callback=_range, metavar="FROM..BELOW", help="Versions that it is for, such as 36.3..")
 @click.option("--expires-days", type=click.IntRange(1, 36_500), help="Not taken later than that. Default: never.")
-@click.option("--downgrade", is_flag=True, help="Sign it for devices that have already taken a higher sequence.")
+@click.option(
+    "--downgrade",
+    "downgrade_from",
+    type=click.IntRange(0, 2**53 - 1),
+    metavar="COUNTER",
+    help="Sign a permission to go back, once, from what `edge-deploy status` says a device has counted; with --target "
+    "and --expires-days.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
 def bundle(
@@ -88,7 +96,7 @@ def bundle(
     tensorrt: tuple[str | None, str | None],
     l4t: tuple[str | None, str | None],
     expires_days: int | None,
-    downgrade: bool,
+    downgrade_from: int | None,
     as_json: bool,
 ) -> None:
     """Check a pipeline, prove it on golden frames, sign it, and write it as a folder that can be pushed at any time.
@@ -105,6 +113,8 @@ def bundle(
 
     if no_golden and any(one is not None for one in (golden, calibrated_on, golden_limits)):
         raise click.UsageError("--no-golden contradicts --golden, --calibrated-on and --golden-limit; leave one out")
+    if downgrade_from is not None and sequence is not None:
+        raise click.UsageError("--downgrade takes the counter's place of --sequence; leave one out")
     made = make_bundle(
         BundleOptions(
             pipeline=pipeline,
@@ -122,7 +132,7 @@ def bundle(
             tensorrt=tensorrt,
             l4t=l4t,
             expires_days=expires_days,
-            is_downgrade=downgrade,
+            downgrade_from=downgrade_from,
         ),
         on_step=lambda name: click.echo(f"{name} ...", err=True),
     )
@@ -153,6 +163,7 @@ def _print(made: Bundled) -> None:
     echo_pairs(
         [
             ("release", f"{manifest.release}, sequence {manifest.sequence} of {manifest.channel}{until}"),
+            *_permission_lines(made),
             ("for", ", ".join(manifest.targets or manifest.compatible)),
             ("files", f"{len(manifest.files)}, {size_mib:.1f} MiB"),
             ("golden", _golden_line(made)),
@@ -161,6 +172,11 @@ def _print(made: Bundled) -> None:
             ("bundle", str(made.bundle.path)),
         ]
     )
+
+
+def _permission_lines(made: Bundled) -> list[tuple[str, str]]:
+    counter = made.bundle.manifest.downgrade_from
+    return [] if counter is None else [("permission", f"to go back once, from counter {counter}")]
 
 
 def _golden_line(made: Bundled) -> str:

@@ -40,6 +40,12 @@ Examples:
 @click.option("--downgrade-signer", "downgraders", multiple=True, type=_PATH, help="The same, and older releases, too.")
 @click.option("--name", help="Name of the device; by default the target's. One target only.")
 @click.option("--compatible", multiple=True, help="Device class whose bundles it takes; by default any. Repeatable.")
+@click.option(
+    "--channel",
+    "channels",
+    multiple=True,
+    help="Channel whose releases it takes, and no others; by default stable. Repeatable.",
+)
 @click.option("--network", "networks", multiple=True, help="Network of cameras or broker; by default all private ones.")
 @click.option(
     "--wheels", type=click.Path(path_type=Path, file_okay=False), help="Folder of wheels instead of gathering."
@@ -60,6 +66,7 @@ def provision(
     downgraders: tuple[Path, ...],
     name: str | None,
     compatible: tuple[str, ...],
+    channels: tuple[str, ...],
     networks: tuple[str, ...],
     wheels: Path | None,
     is_cpu_only: bool,
@@ -97,7 +104,7 @@ def provision(
         shell = AdminShell(address=address, sudo_password=password)
         if is_undo:
             return undo(shell, is_plan=is_plan, purge=purge)
-        wanted = _wanted(name or target, name is not None, compatible, networks, keys, signers, downgraders)
+        wanted = _wanted(name or target, name is not None, compatible, channels, networks, keys, signers, downgraders)
         return make(shell, wanted, wheels=wheels, is_cpu_only=is_cpu_only, is_plan=is_plan, tell=tell)
 
     return _each(targets, one, is_plan=is_plan, as_json=as_json)
@@ -107,6 +114,7 @@ def _wanted(
     name: str,
     is_name_stated: bool,
     compatible: tuple[str, ...],
+    channels: tuple[str, ...],
     networks: tuple[str, ...],
     keys: tuple[Path, ...],
     signers: tuple[Path, ...],
@@ -120,7 +128,8 @@ def _wanted(
     return Wanted(
         name=name,
         compatible=compatible or ("any",),
-        is_setting_stated=is_name_stated or bool(compatible),
+        channels=channels or ("stable",),
+        is_setting_stated=is_name_stated or bool(compatible or channels),
         networks=networks or None,
         keys=[read_public_key(path) for path in keys],
         signers=trusted,

@@ -27,6 +27,7 @@ from edge.bundle.sbom import ModelCard, make_sbom
 from edge.bundle.sign import DOWNGRADE, RELEASE, fingerprint, sign
 from edge.calibrate.table import CalibrationTable
 from edge.config.load import Pipeline, load_pipeline
+from edge.deploy.bundling.bounds import check_signable
 from edge.deploy.bundling.contents import Contents, collect_contents, digest_of
 from edge.deploy.bundling.frames import find_candidates
 from edge.deploy.bundling.golden import Golden, make_golden
@@ -46,6 +47,7 @@ __all__ = ["BundleOptions", "Bundled", "make_bundle"]
 
 _GOLDEN, _SBOM = "golden.json", "sbom.cdx.json"
 _MAX_SAID = 200  # of a text in a stranger's model file
+_NOT_SIGNED = ("bundle.ahead", "bundle.downgrade")
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 Bounds = tuple[str | None, str | None]
 
@@ -64,8 +66,9 @@ class BundleOptions:
         golden_limits: what has to hold on them, here and on the device.
         calibration_images: the folder that the table was made from, to leave those out for sure.
         sequence: None: `created_at` in seconds, or one more than a newer bundle in `out` has.
+        downgrade_from: signed as a permission to go back, for devices whose counter of the channel is this; it needs
+            `targets` and `expires_days`.
         expires_days: None: never.
-        is_downgrade: signed for devices that have accepted a higher sequence.
     """
 
     pipeline: Path
@@ -83,7 +86,7 @@ class BundleOptions:
     tensorrt: Bounds = (None, None)
     l4t: Bounds = (None, None)
     expires_days: int | None = None
-    is_downgrade: bool = False
+    downgrade_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +111,7 @@ class Bundled:
             "pipeline": manifest.pipeline_name,
             "channel": manifest.channel,
             "sequence": manifest.sequence,
+            "downgrade_from": manifest.downgrade_from,
             "created_at": manifest.created_at,
             "expires_at": manifest.expires_at,
             "compatible": list(manifest.compatible),
@@ -151,10 +155,12 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
         try:
             manifest = _manifest(options, pipeline, spec, precision, table, contents, golden)
             content = encode_manifest(manifest)
+            check_signable(manifest, now=datetime.now(timezone.utc))
         except DeployError as error:  # what a device would refuse is not written in the first place
-            raise DeployError("bundle.manifest", f"{options.pipeline}: {error.problem}") from error
+            code = error.code if error.code in _NOT_SIGNED else "bundle.manifest"
+            raise DeployError(code, f"{options.pipeline}: {error.problem}", hint=error.hint) from error
         on_step(f"signature by {key}")
-        signature = sign(content, key, DOWNGRADE if options.is_downgrade else RELEASE)
+        signature = sign(content, key, RELEASE if options.downgrade_from is None else DOWNGRADE)
         files = {path: entry.content for path, entry in contents.entries.items()}
         bundle = write_bundle(options.out, manifest, manifest_bytes=content, signature=signature, files=files)
     return Bundled(bundle=bundle, golden=golden, model_license=card.license, signer=signer, key=key)
@@ -255,11 +261,12 @@ def _manifest(
         release="0" * 12,
         pipeline_name=_name(pipeline),
         channel=options.channel,
-        sequence=options.sequence or 0,
+        sequence=options.sequence or options.downgrade_from or 0,
         created_at=created_at.strftime(_TIME),
         expires_at=None if expires_at is None else expires_at.strftime(_TIME),
         compatible=tuple(sorted(options.compatible)),
         targets=tuple(sorted(options.targets)),
+        downgrade_from=options.downgrade_from,
         tensorrt=options.tensorrt,
         l4t=options.l4t,
         engine={
@@ -276,7 +283,7 @@ def _manifest(
         made_by=f"edge-deploy {__version__}",
     )
     named = dataclasses.replace(draft, release=release_name(draft))
-    if options.sequence is not None:
+    if options.sequence is not None or options.downgrade_from is not None:
         return named
     return dataclasses.replace(named, sequence=_next_sequence(options.out, named, int(created_at.timestamp())))
 

@@ -35,6 +35,7 @@ class Wanted:
 
     name: str
     compatible: tuple[str, ...]
+    channels: tuple[str, ...] = ("stable",)
     is_setting_stated: bool
     networks: tuple[str, ...] | None
     keys: Sequence[PublicKey]
@@ -92,7 +93,8 @@ def _folders() -> Iterator[Step]:
 
 
 def _settings(wanted: Wanted) -> Iterator[Step]:
-    text = f"name = {json.dumps(wanted.name)}\ncompatible = {json.dumps(list(wanted.compatible))}\n"
+    values = {"name": wanted.name, "compatible": list(wanted.compatible), "channels": list(wanted.channels)}
+    text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
     yield _file("/etc/edge-deploy/device.toml", text, is_seed=not wanted.is_setting_stated)
 
 

@@ -80,10 +80,17 @@ def _rollback_to(session: Session, release: str) -> Mapping[str, Any]:
 def check_choice(device: Device, release: str) -> None:
     """Raise DeployError `verify.*` if a person may not go back to a release that is kept."""
     try:
-        require_trusted(device, release)
+        found = require_trusted(device, release)
     except DeployError as error:
         hint = "push a release that is signed by a key that counts today; what serves now goes on"
         raise DeployError(error.code, f"release {release}: {error.problem}", hint=hint) from None
+    if found.is_downgrade and release not in (device.state().fallback, device.releases.current()):
+        # It may only have been sent: by its name it would be put on trial without being counted as used.
+        raise DeployError(
+            "verify.downgrade.counter",
+            f"release {release} is a permission to go back, which is used by a push",
+            hint="push it, or another one if it was used",
+        )
 
 
 def gc(session: Session, request: Request) -> Mapping[str, Any]:

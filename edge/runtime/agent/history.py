@@ -6,15 +6,33 @@ from edge.bundle.manifest import Manifest
 from edge.device.bad import read_bad
 from edge.device.counters import Counters
 from edge.device.device import Device
+from edge.device.settings import read_settings
 from edge.device.state import Phase
 from edge.errors import DeployError
 
-__all__ = ["check_not_bad", "check_trusted_state", "counters_of"]
+__all__ = ["channels_of", "check_not_bad", "check_trusted_state", "counters_of", "spent_by"]
 
 
 def counters_of(manifest: Manifest) -> Counters:
     """Return what a device has seen once it has taken the release."""
     return Counters(sequences={manifest.channel: manifest.sequence}, newest_created_at=manifest.created_at)
+
+
+def spent_by(manifest: Manifest, *, is_downgrade: bool) -> Counters:
+    """Return what a device has seen once the release goes on trial.
+
+    A permission to go back fits one counter, and moves it on: so it is used once, and a cut does not give it back.
+    """
+    seen = counters_of(manifest)
+    if not is_downgrade or manifest.downgrade_from is None:
+        return seen
+    return seen.merged(Counters(sequences={manifest.channel: manifest.downgrade_from + 1}))
+
+
+def channels_of(device: Device, counters: Counters) -> tuple[str, ...]:
+    """Return the channels that a device is bound to: those of its device.toml, or else what it has taken so far."""
+    stated = read_settings(device.layout.device_toml).channels
+    return stated or tuple(sorted(counters.sequences))
 
 
 def check_not_bad(device: Device, release: str) -> None:

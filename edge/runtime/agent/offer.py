@@ -11,12 +11,13 @@ from edge.bundle import fit
 from edge.device.counters import read_counters
 from edge.device.facts import gather_facts
 from edge.device.garbage import collect
+from edge.device.moment import is_clock_sure
 from edge.device.settings import read_settings
 from edge.device.state import Phase
 from edge.errors import DeployError
 from edge.runtime.agent.builds import read_build_result
 from edge.runtime.agent.conversation import Request, text_of
-from edge.runtime.agent.history import check_not_bad, check_trusted_state
+from edge.runtime.agent.history import channels_of, check_not_bad, check_trusted_state
 from edge.runtime.agent.preflight import check_engine, check_preflight, need_of
 from edge.runtime.agent.session import Offer, Session
 from edge.runtime.trust import time_of, verify_offer
@@ -97,6 +98,8 @@ def _refusals(session: Session, offer: Offer, request: Request) -> list[DeployEr
         facts,
         sequences=counters.sequences,
         at=time_of(device),
+        channels=channels_of(device, counters),
+        is_clock_sure=is_clock_sure(),
         is_downgrade_signed=offer.is_downgrade,
         allow_unproven=read_settings(device.layout.device_toml).allow_unproven,
     )

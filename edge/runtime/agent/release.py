@@ -16,7 +16,7 @@ from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
 from edge.runtime.agent.builds import read_build_result
 from edge.runtime.agent.conversation import Request
-from edge.runtime.agent.history import counters_of
+from edge.runtime.agent.history import counters_of, spent_by
 from edge.runtime.agent.session import Offer, Session
 from edge.runtime.build_progress import read_progress
 
@@ -158,7 +158,7 @@ def start_trial(session: Session, release: str, *, confirm: bool, offer: Offer |
         moment=this_moment(),
         confirm=confirm,
         baseline=baseline,
-        seen=None if offer is None else counters_of(offer.manifest),
+        seen=None if offer is None else spent_by(offer.manifest, is_downgrade=offer.is_downgrade),
         by_force=True,  # whoever came so far was let through on purpose
     )
     switch_to(device, release)

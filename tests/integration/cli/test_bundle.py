@@ -11,7 +11,7 @@ import pytest
 
 from edge.bundle.folder import open_bundle
 from edge.bundle.manifest import GoldenFrames, Role
-from edge.bundle.sign import verify
+from edge.bundle.sign import DOWNGRADE, namespace_of, verify
 from edge.calibrate.table import TensorRange
 from edge.calibrate.table_file import read_table, write_table
 from edge.demo.street.scene import Scene
@@ -134,6 +134,44 @@ def test_another_table_is_another_release_and_a_higher_sequence_follows_a_clock_
 
     assert second["release"] != first["release"]
     assert second["sequence"] == first["sequence"] + 1
+
+
+@pytest.mark.parametrize(
+    ("epoch", "options", "told"),
+    [
+        ("4070908800", (), "a day ahead of this machine's clock"),
+        (AT, ("--sequence", str(2**53)), "is above"),
+        (AT, ("--sequence", "20261120001"), "is above"),
+    ],
+    ids=["made in 2099", "highest sequence", "a date as a number"],
+)
+def test_a_release_from_far_ahead_is_not_signed(place, tmp_path, monkeypatch, epoch, options, told):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+
+    refused = bundle(place, "--no-golden", "-o", tmp_path / "out", *options, expected=2).stderr
+
+    assert told in refused
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("lacks", ["--target", "--expires-days"])
+def test_a_permission_to_go_back_without_a_bound_is_not_signed(place, tmp_path, lacks):
+    bounds = {"--target": "gate-01", "--expires-days": "1"}
+    given = [word for pair in bounds.items() if pair[0] != lacks for word in pair]
+
+    refused = bundle(place, "--no-golden", "-o", tmp_path / "out", "--downgrade", "7", *given, expected=2).stderr
+
+    assert "permission to go back" in refused
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_permission_to_go_back_names_its_counter_and_is_signed_for_nothing_else(place, tmp_path):
+    bounds = ("--downgrade", "7", "--target", "gate-01", "--expires-days", "1")
+    told = json.loads(bundle(place, "--no-golden", "-o", tmp_path, *bounds, "--json").stdout)
+
+    made = open_bundle(Path(told["bundle"]))
+    assert (made.manifest.downgrade_from, made.manifest.sequence, told["downgrade_from"]) == (7, 7, 7)
+    assert namespace_of(made.signature) == DOWNGRADE
 
 
 def test_a_table_with_one_scale_four_times_too_small_is_refused_with_the_numbers(place, tmp_path):

@@ -49,7 +49,62 @@ def test_f13_an_older_sequence_is_refused():
 
 
 def test_f13_a_downgrade_that_is_signed_as_one_is_taken():
-    assert codes(proven(sequence=7), sequences={"stable": 8}, is_downgrade_signed=True) == []
+    assert codes(permission(), sequences={"stable": 8}, is_downgrade_signed=True) == []
+    assert codes(permission(), sequences={"stable": 8}) == ["verify.downgrade"]
+
+
+def permission(**changes):
+    bounds = {"targets": ("gate-01",), "expires_at": "2026-11-21T12:00:00Z", "downgrade_from": 8}
+    return proven(**{"sequence": 7, **bounds, **changes})
+
+
+@pytest.mark.parametrize(
+    "lacks",
+    [{"targets": ()}, {"expires_at": None}, {"expires_at": "2026-12-21T12:00:00Z"}, {"downgrade_from": None}],
+    ids=str,
+)
+def test_f13_a_downgrade_without_a_bound_is_refused(lacks):
+    release = permission(**lacks)
+
+    assert codes(release, sequences={"stable": 8}, is_downgrade_signed=True) == ["verify.downgrade.bounds"]
+
+
+@pytest.mark.parametrize("seen", [0, 7, 9, 10])
+def test_f13_a_downgrade_fits_the_counter_that_it_was_given_for_and_no_other(seen):
+    assert codes(permission(), sequences={"stable": seen}, is_downgrade_signed=True) == ["verify.downgrade.counter"]
+
+
+def test_a_release_of_another_channel_than_the_device_is_bound_to_is_refused():
+    assert codes(proven(channel="beta"), channels=("stable",)) == ["verify.channel"]
+    assert codes(proven(channel="beta"), channels=("beta", "stable")) == []
+    assert codes(proven(channel="beta"), channels=()) == []
+
+
+DAY = timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("clock", "is_sure", "is_taken"),
+    [
+        (NOW, True, True),
+        (NOW - DAY, True, True),
+        (NOW - 2 * DAY, True, False),
+        (NOW - 2 * DAY, False, True),  # nobody sets its clock: it may have lain on a shelf
+        (NOW - 365 * DAY, False, True),
+        (NOW - 368 * DAY, False, False),
+    ],
+)
+def test_a_release_from_ahead_is_taken_as_far_as_the_devices_clock_can_be_behind(clock, is_sure, is_taken):
+    found = codes(proven(), at=clock, is_clock_sure=is_sure)
+
+    assert found == ([] if is_taken else ["verify.ahead.time"])
+
+
+def test_a_sequence_is_at_most_the_second_in_which_the_release_was_made_and_a_day():
+    most = int(datetime(2026, 11, 21, 12, tzinfo=timezone.utc).timestamp())
+
+    assert codes(proven(sequence=most)) == []
+    assert codes(proven(sequence=most + 1)) == ["verify.ahead.sequence"]
 
 
 def test_f13_an_expired_release_is_refused_from_its_last_second_on():
@@ -57,7 +112,9 @@ def test_f13_an_expired_release_is_refused_from_its_last_second_on():
 
     assert codes(release, at=NOW - timedelta(seconds=1)) == []
     assert codes(release, at=NOW) == ["verify.expired"]
-    assert codes(release, at=NOW, is_downgrade_signed=True) == ["verify.expired"]
+    assert codes(permission(), sequences={"stable": 8}, at=NOW + timedelta(days=2), is_downgrade_signed=True) == [
+        "verify.expired"
+    ]
 
 
 def test_f14_a_clock_in_1970_does_not_make_an_expired_release_valid():

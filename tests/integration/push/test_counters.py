@@ -1,0 +1,123 @@
+"""What an old, a foreign or a far too new release can do to a device: asked of the real agent, with real keys."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from edge.bundle.folder import open_bundle
+from edge.bundle.sign import DOWNGRADE, sign
+from edge.device.counters import read_counters
+from edge.device.files import RealFiles
+
+pytestmark = pytest.mark.integration
+
+
+def at(**ahead):
+    return (datetime.now(timezone.utc) + timedelta(**ahead)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def permission(device, name="old", *, counted, sequence=1, key=None, **changes):
+    """A release that is signed as a permission to go back, for this device, this counter and a day."""
+    values = {"targets": ("gate-01",), "expires_at": at(days=1), "downgrade_from": counted, **changes}
+    bundle = device.bundle(name, sequence=sequence, **values)
+    (bundle.path / "manifest.json.sig").write_bytes(sign(bundle.manifest_bytes, key or device.key, DOWNGRADE))
+    return open_bundle(bundle.path)
+
+
+def counted(device, channel="stable"):
+    return read_counters(device.layout, RealFiles()).sequences.get(channel)
+
+
+@pytest.fixture
+def serving(device):
+    """A device that has taken sequence 2 and serves it."""
+    new = device.bundle("new", sequence=2)
+    assert device.push(new).result == "committed"
+    return new
+
+
+def codes_of(outcome):
+    return outcome.exit_code, outcome.code
+
+
+def test_a_permission_takes_the_device_back_once(device, serving):
+    assert device.push(permission(device, counted=2)).result == "committed"
+    assert counted(device) == 3
+
+
+def test_a_permission_is_not_taken_twice(device, serving):
+    back = permission(device, counted=2)
+    assert device.push(back).result == "committed"
+    assert device.push(device.bundle("newer", sequence=3)).result == "committed"
+
+    assert codes_of(device.push(back)) == (4, "verify.downgrade.counter")
+
+
+def test_a_permission_is_spent_also_when_its_trial_was_refused(device, serving):
+    device.script(trial="refuse")
+    back = permission(device, counted=2)
+    assert device.push(back).result == "rolled-back"
+    device.script()
+
+    assert codes_of(device.push(back, retry_bad=True)) == (4, "verify.downgrade.counter")
+    assert device.device.releases.current() == serving.manifest.release
+
+
+def test_a_permission_is_not_spent_by_a_build_that_fails(device, serving):
+    device.script(build="fail")
+    back = permission(device, counted=2)
+    assert device.push(back).exit_code == 7
+    device.script()
+
+    assert device.push(back).result == "committed"
+
+
+def test_a_permission_from_before_a_newer_release_is_void(device, serving):
+    back = permission(device, counted=2)
+    assert device.push(device.bundle("newer", sequence=3)).result == "committed"
+
+    assert codes_of(device.push(back)) == (4, "verify.downgrade.counter")
+
+
+def test_a_permission_for_another_device_is_refused(device, serving):
+    assert codes_of(device.push(permission(device, counted=2, targets=("gate-02",)))) == (4, "verify.device")
+
+
+def test_a_permission_that_has_expired_is_refused(device, serving):
+    back = permission(device, counted=2, expires_at="2026-11-20T12:00:01Z")
+
+    assert codes_of(device.push(back)) == (4, "verify.expired")
+
+
+@pytest.mark.parametrize("lacks", [{"targets": ()}, {"expires_at": None}, {"downgrade_from": None}], ids=str)
+def test_a_permission_without_a_bound_is_refused(device, serving, lacks):
+    assert codes_of(device.push(permission(device, counted=2, **lacks))) == (4, "verify.downgrade.bounds")
+    assert device.device.releases.current() == serving.manifest.release
+
+
+def test_a_release_of_a_channel_that_the_device_is_not_bound_to_is_refused(device):
+    toml = device.layout.device_toml
+    toml.write_text(toml.read_text() + 'channels = ["stable"]\n')
+
+    assert codes_of(device.push(device.bundle(channel="beta"))) == (4, "verify.channel")
+    assert device.push(device.bundle()).result == "committed"
+
+
+def test_a_device_without_channels_is_bound_to_that_of_the_first_release_that_it_takes(device, serving):
+    assert codes_of(device.push(device.bundle("other", sequence=9, channel="beta"))) == (4, "verify.channel")
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"created_at": "2099-01-01T00:00:00Z"}, "verify.ahead.time"),
+        ({"sequence": 2**53}, "verify.ahead.sequence"),
+        ({"created_at": "2099-01-01T00:00:00Z", "sequence": 4_000_000_000}, "verify.ahead.time"),
+    ],
+    ids=["time", "sequence", "both"],
+)
+def test_a_release_from_far_ahead_is_refused_and_locks_nothing_out(device, serving, changes, code):
+    ahead = device.bundle("ahead", **{"sequence": 3, **changes})
+
+    assert codes_of(device.push(ahead)) == (4, code)
+    assert device.push(device.bundle("next", sequence=3)).result == "committed"

@@ -69,7 +69,11 @@ def _noticed(mutants: list[Mutant], jobs: int, journal: Path) -> dict[str, str |
     with tempfile.TemporaryDirectory(prefix="edge-mutations-") as folder, ThreadPoolExecutor(jobs) as pool:
         for number in range(jobs):
             (Path(folder) / str(number)).mkdir()
-            workshops.put(Workshop(Path(folder) / str(number)))
+            workshop = Workshop(Path(folder) / str(number))
+            for one in mutants:
+                if "::" in (found.get(one.name) or ""):
+                    workshop.remember(one.path, str(found[one.name]))
+            workshops.put(workshop)
         list(pool.map(look, [one for one in mutants if one.name not in found]))
     return found
 

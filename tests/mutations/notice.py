@@ -1,4 +1,4 @@
-"""Which test notices a mutant: the nearest tests first, then all of the device's, then pushes to a real agent."""
+"""Which test notices a mutant: those that noticed others of its file first, then all of the device's, then pushes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _NOISE = shutil.ignore_patterns("__pycache__", "*.pyc")
 _DEVICE = ("tests/unit/device", "tests/unit/runtime", "tests/unit/bundle", "tests/contracts/test_files_contract.py")
 _PUSH = ("tests/integration/push", "tests/integration/transport")
 _DEADLINE_S = 900.0
+_FIRST = 12
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.M)
 
 
@@ -30,12 +31,26 @@ class Workshop:
         for part in _PARTS:
             copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copyfile
             copy(ROOT / part, folder / part, **({"ignore": _NOISE} if (ROOT / part).is_dir() else {}))
+        self._noticed: dict[str, list[str]] = {}
         for shared in (".venv", ".cache", ".git"):
             if (ROOT / shared).exists():
                 (folder / shared).symlink_to(ROOT / shared)
 
     def who_notices(self, mutant: Mutant) -> str | None:
         """Return the first test that fails, or what else tells; None if all pass."""
+        by = self._who_notices(mutant)
+        if by is not None and "::" in by:
+            self.remember(mutant.path, by)
+        return by
+
+    def remember(self, path: str, test: str) -> None:
+        """Have a test that noticed one mutant of a file be the first to look at the next."""
+        known = self._noticed.setdefault(path, [])
+        if test in known:
+            known.remove(test)
+        known.insert(0, test)
+
+    def _who_notices(self, mutant: Mutant) -> str | None:
         path = self._folder / mutant.path
         whole = path.read_bytes()
         path.write_text(mutant.content, encoding="utf-8")
@@ -47,6 +62,8 @@ class Workshop:
     def _stages(self, mutant: Mutant) -> Iterator[tuple[str, ...]]:
         room, name = Path(mutant.path).parent.relative_to("edge"), Path(mutant.path).stem
         nearest = f"tests/unit/{room}/test_{name}.py"
+        if first := self._noticed.get(mutant.path):
+            yield tuple(first[:_FIRST])
         if (self._folder / nearest).is_file():
             yield (nearest,)
         yield _DEVICE

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import edge.engine
 from edge.errors import ConfigError
 
-__all__ = ["AUTO", "Choice", "KindFacts", "choose_kind", "facts_of", "kinds"]
+__all__ = ["AUTO", "Choice", "KindFacts", "better_kind", "choose_kind", "facts_of", "kinds"]
 
 AUTO = "auto"
 
@@ -85,6 +85,16 @@ def choose_kind(name: str) -> Choice:
             return Choice(facts=facts, reason=": ".join([facts.name, "; ".join(passed_over) or "the best one here"]))
         passed_over.append(f"not {facts.name}, {why_not}")
     raise ConfigError(f"engine.kind auto: nothing runs here: {'; '.join(passed_over)}")
+
+
+def better_kind(name: str) -> KindFacts | None:
+    """Return the kind that can run here and that `auto` prefers to the one of that name; None: there is none."""
+    for facts in kinds().values():
+        if facts.name == name:
+            return None
+        if facts.why_not() is None:
+            return facts
+    return None
 
 
 @functools.lru_cache(maxsize=8)

@@ -65,16 +65,22 @@ def read_section(pipeline: Pipeline) -> EngineSection:
     return EngineSection(kind=kind, options={kind: _options(read, load_kind(kind).options_type)})
 
 
-def choose_engine(pipeline: Pipeline) -> ChosenEngine:
+def choose_engine(pipeline: Pipeline, *, kind: str | None = None) -> ChosenEngine:
     """Return what runs a pipeline on this machine.
+
+    Args:
+        pipeline: the file.
+        kind: of what `auto` stands for, the one that was chosen before; None: the best one here.
 
     Raises:
         ConfigError: as `read_section`.
         EngineError: if nothing, or not the kind that is asked for, runs here: with what is missing.
     """
     section = read_section(pipeline)
+    if kind is not None and section.kind not in (AUTO, kind):
+        raise EngineError(f"{pipeline.path}: engine.kind is {section.kind}, the engine is of {kind}")
     try:
-        choice = choose_kind(section.kind)
+        choice = choose_kind(kind or section.kind)
     except ConfigError as error:
         raise EngineError(f"{pipeline.path}: {error.problem}", hint=error.hint) from None
     if (why_not := choice.facts.why_not()) is not None:

@@ -194,7 +194,8 @@ class StateMessage(WireMessage, frozen=True, kw_only=True):
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What runs the model: `kind` as in a pipeline file, `name` with its version.
 
-    `precision` is what it computes in; where that is not what was `asked` for, `why` says what was wrong with that.
+    `precision` is what it computes in; where that is not what was `asked` for, `why` says what was wrong with that. It
+    also says so if another kind would be better by now.
     """
 
     kind: str

@@ -31,6 +31,7 @@ from edge.device.engine_record import (
 )
 from edge.device.releases import MANIFEST
 from edge.engine.pipeline_model import read_model
+from edge.engine.section import choose_engine
 from edge.errors import DeployError, EdgeError, EngineError
 from edge.reading import json_object, read_file
 from edge.runtime.build_process import read_json, run_worker
@@ -120,7 +121,7 @@ def build_for_pipeline(builder: Builder, path: Path) -> Built:
 def _build(builder: Builder, pipeline: Pipeline, *, proof: Path | None, proof_id: str) -> Built:
     started_s = time.monotonic()
     inputs, device = _typed_inputs(pipeline, proof_id), builder.device
-    is_reused = _reuse(builder, pipeline, inputs.key, proof=proof, proof_id=proof_id)
+    is_reused = _reuse(builder, pipeline, inputs, proof=proof, proof_id=proof_id)
     if not is_reused:
         with _folder(device, inputs.key) as folder:
             _make(builder, pipeline, inputs, folder, proof=proof, proof_id=proof_id)
@@ -134,15 +135,16 @@ def _build(builder: Builder, pipeline: Pipeline, *, proof: Path | None, proof_id
     )
 
 
-def _reuse(builder: Builder, pipeline: Pipeline, key: str, *, proof: Path | None, proof_id: str) -> bool:
+def _reuse(builder: Builder, pipeline: Pipeline, inputs: EngineInputs, *, proof: Path | None, proof_id: str) -> bool:
     """Return whether the engine is here, intact, and has passed these golden frames; one that is not is taken away."""
+    key = inputs.key
     golden = _reusable(builder.device, key)
     if golden is None:
         return False
     if proof is None or golden.get("proof") == proof_id:
         return True
     try:
-        _prove_again(builder, pipeline, key, proof=proof, proof_id=proof_id)
+        _prove_again(builder, pipeline, inputs, proof=proof, proof_id=proof_id)
     except DeployError as error:
         if error.code != "device.engine.damaged":
             raise
@@ -155,7 +157,7 @@ def _reuse(builder: Builder, pipeline: Pipeline, key: str, *, proof: Path | None
 def _make(
     builder: Builder, pipeline: Pipeline, inputs: EngineInputs, folder: Path, *, proof: Path | None, proof_id: str
 ) -> None:
-    done = builder.run(_job(builder.device, pipeline, folder, proof=proof))
+    done = builder.run(_job(builder.device, pipeline, inputs, folder, proof=proof))
     plan = folder / PLAN
     sha256 = hashlib.sha256(read_file(plan, most_bytes=MAX_PLAN_BYTES)).hexdigest() if plan.is_file() else "nothing"
     if sha256 != done.get("plan_sha256"):
@@ -174,22 +176,31 @@ def _make(
         (folder / rest).unlink(missing_ok=True)
 
 
-def _prove_again(builder: Builder, pipeline: Pipeline, key: str, *, proof: Path, proof_id: str) -> None:
-    device = builder.device
+def _prove_again(builder: Builder, pipeline: Pipeline, inputs: EngineInputs, *, proof: Path, proof_id: str) -> None:
+    device, key = builder.device, inputs.key
     with tempfile.TemporaryDirectory(prefix="edge-golden-") as name:
         folder = Path(name)
         kept = KeptPlan(
             path=str(device.layout.engine(key) / PLAN), precision=read_record(device.engines, key).precision
         )
-        job = _job(device, pipeline, folder, proof=proof, plan=kept)
+        job = _job(device, pipeline, inputs, folder, proof=proof, plan=kept)
         builder.run(job)
         content = _with_proof(folder / GOLDEN, proof_id)
     device.durable.put(device.layout.engine(key) / GOLDEN, content)
 
 
-def _job(device: Device, pipeline: Pipeline, folder: Path, *, proof: Path | None, plan: KeptPlan | None = None) -> Job:
+def _job(
+    device: Device,
+    pipeline: Pipeline,
+    inputs: EngineInputs,
+    folder: Path,
+    *,
+    proof: Path | None,
+    plan: KeptPlan | None = None,
+) -> Job:
     return Job(
         pipeline=str(pipeline.path),
+        kind=inputs.kind,
         manifest=None if proof is None else str(proof),
         folder=str(folder),
         plan=plan,
@@ -262,7 +273,9 @@ def _read(path: Path) -> Pipeline:
 
 def _typed_inputs(pipeline: Pipeline, proof_id: str) -> EngineInputs:
     try:
-        return engine_inputs(pipeline, read_model(pipeline), proof=proof_id)
+        chosen = choose_engine(pipeline)
+        _log.info("engine kind=%s reason=%s", chosen.kind, chosen.reason)
+        return engine_inputs(pipeline, read_model(pipeline), chosen, proof=proof_id)
     except EngineError as error:
         raise DeployError("build.kind", error.problem, hint=error.hint) from error
     except EdgeError as error:

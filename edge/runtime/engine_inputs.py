@@ -10,27 +10,25 @@ import msgspec
 from edge.config.load import Pipeline
 from edge.device.engine_record import EngineInputs
 from edge.engine.pipeline_model import max_batch_of
-from edge.engine.section import choose_engine
+from edge.engine.section import ChosenEngine
 from edge.errors import ConfigError
 from edge.types import ModelSpec, Precision
 
 __all__ = ["engine_inputs", "require_same_inputs"]
 
 
-def engine_inputs(pipeline: Pipeline, spec: ModelSpec, *, proof: str = "") -> EngineInputs:
+def engine_inputs(pipeline: Pipeline, spec: ModelSpec, chosen: ChosenEngine, *, proof: str = "") -> EngineInputs:
     """Return the inputs of the engine that this pipeline gets on this machine.
 
     Args:
         pipeline: the file.
         spec: of its model.
+        chosen: what runs it here.
         proof: what the golden frames are, for a pipeline with a fallback: by them its precision is chosen.
-
-    Raises:
-        EngineError: if its kind is not to be had here.
     """
     config = pipeline.config
     precision = Precision.INT8 if spec.is_quantized else Precision(config.model.precision)
-    chosen, size, fallback = choose_engine(pipeline), spec.preprocess.size, config.model.fallback
+    size, fallback = spec.preprocess.size, config.model.fallback
     has_table = precision is Precision.INT8 and config.model.calibration is not None
     return EngineInputs(
         onnx_sha256=spec.sha256,
@@ -47,13 +45,15 @@ def engine_inputs(pipeline: Pipeline, spec: ModelSpec, *, proof: str = "") -> En
     )
 
 
-def require_same_inputs(built: EngineInputs, pipeline: Pipeline, spec: ModelSpec) -> None:
+def require_same_inputs(built: EngineInputs, pipeline: Pipeline, spec: ModelSpec, chosen: ChosenEngine) -> None:
     """Refuse an engine that was built from something else than what would be built now.
 
     Raises:
         ConfigError: naming what differs.
     """
-    now = replace(engine_inputs(pipeline, spec), proof=built.proof)  # which golden frames, only its build has to know
+    now = replace(
+        engine_inputs(pipeline, spec, chosen), proof=built.proof
+    )  # which golden frames, only its build has to know
     if now.key != built.key:
         pairs = ((one.name, getattr(built, one.name), getattr(now, one.name)) for one in fields(EngineInputs))
         told = "; ".join(f"{name}: built with {was}, now {now}" for name, was, now in pairs if was != now)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import sys
 import time
 from collections.abc import Mapping
@@ -35,8 +34,6 @@ from edge.types import ModelSpec, Precision
 
 __all__ = ["DONE", "ERROR", "Job", "KeptPlan", "main"]
 
-_log = logging.getLogger(__name__)
-
 DONE = "done.json"
 ERROR = "error.json"
 
@@ -55,6 +52,7 @@ class Job:
 
     Attributes:
         pipeline: the pipeline file.
+        kind: of engine; whoever gives the job has chosen it, and put it into the engine's key.
         manifest: of the release whose golden frames are to be passed; None: there are none.
         folder: where it writes.
         plan: a plan that is there already and only has to pass the gate; None: build one.
@@ -62,6 +60,7 @@ class Job:
     """
 
     pipeline: str
+    kind: str
     manifest: str | None
     folder: str
     plan: KeptPlan | None = None
@@ -131,13 +130,12 @@ class _Maker:
         self._file = file
         self.spec = spec
         self.gate = gate
-        chosen = choose_engine(pipeline)
+        chosen = choose_engine(pipeline, kind=job.kind)
         self._kind = load_kind(chosen.kind)
         self._options = chosen.options
         self._progress = ProgressFile(Path(job.folder))
         self._cache = None if job.cache is None else Path(job.cache)
         self._engines: list[Engine] = []
-        _log.info("engine kind=%s reason=%s", chosen.kind, chosen.reason)
 
     @cached_property
     def arithmetic(self) -> Arithmetic:

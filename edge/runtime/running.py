@@ -9,14 +9,15 @@ from edge.config.load import Pipeline
 from edge.device.engine_record import EngineRecord
 from edge.engine.kind import BuildRequest, load_kind
 from edge.engine.pipeline_model import max_batch_of
-from edge.engine.section import choose_engine
+from edge.engine.section import ChosenEngine, choose_engine
 from edge.engine.select import build_and_load
-from edge.errors import EngineError, MissingDependencyError
+from edge.errors import ConfigError, EngineError, MissingDependencyError
 from edge.protocols import Engine
 from edge.quantize.arithmetic import arithmetic_of
 from edge.quantize.forms import Forms
 from edge.runtime.deployed import Deployed
 from edge.runtime.engine_inputs import require_same_inputs
+from edge.runtime.soundness import told_of_better
 from edge.types import ModelSpec, Precision
 
 __all__ = ["Running", "start_engine"]
@@ -75,10 +76,9 @@ def _build(pipeline: Pipeline, spec: ModelSpec) -> Running:
 
 
 def _load(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed) -> Running:
-    record, chosen = deployed.record, choose_engine(pipeline)
-    if chosen.kind != record.inputs.kind:  # no configuration is wrong: another engine has to be built
-        raise _unusable(record, f"it is of {record.inputs.kind}, here runs {chosen.reason}")
-    require_same_inputs(record.inputs, pipeline, spec)
+    record = deployed.record
+    chosen, note = _chosen_before(pipeline, record)
+    require_same_inputs(record.inputs, pipeline, spec, chosen)
     request = BuildRequest(
         precision=deployed.precision,
         max_batch=max_batch_of(pipeline),
@@ -94,9 +94,23 @@ def _load(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed) -> Running:
         kind=record.inputs.kind,
         precision=deployed.precision,
         asked=Precision(record.inputs.precision),
-        why=record.why,
+        why="; ".join(part for part in (record.why, note) if part),
         calibration=deployed.calibration,
     )
+
+
+def _chosen_before(pipeline: Pipeline, record: EngineRecord) -> tuple[ChosenEngine, str]:
+    """Return the kind that the engine was built for, and a note if another one would be chosen by now."""
+    built, best = record.inputs.kind, choose_engine(pipeline)
+    if best.kind == built:
+        return best, ""
+    try:
+        chosen = choose_engine(pipeline, kind=built)
+    except (ConfigError, EngineError):  # no configuration is wrong: another engine has to be built
+        raise _unusable(record, f"it is of {built}, here runs {best.reason}") from None
+    note = told_of_better(best.kind, built)
+    _log.warning("engine of a lesser kind key=%s note=%s", record.inputs.key[:_KEY_SHOWN], note)
+    return chosen, note
 
 
 def _unusable(record: EngineRecord, why: str) -> EngineError:

@@ -6,12 +6,21 @@ from collections.abc import Mapping
 
 from edge.bundle.manifest import Manifest, Role, decode_manifest
 from edge.device.device import Device
-from edge.device.engine_record import EngineRecord, read_plan
+from edge.device.engine_record import EngineRecord, read_plan, read_record
 from edge.device.releases import MANIFEST
-from edge.engine.kinds import kinds
+from edge.engine.kinds import AUTO, better_kind, kinds
 from edge.errors import DeployError
 
-__all__ = ["engine_versions", "is_sound", "problem_of", "put_aside", "require_engine", "require_files"]
+__all__ = [
+    "engine_versions",
+    "is_sound",
+    "problem_of",
+    "put_aside",
+    "require_engine",
+    "require_files",
+    "told_of_better",
+    "why_better",
+]
 
 # What is computed with. There may be gigabytes of clips: only who decodes them looks at them first.
 _CHECKED = (Role.PIPELINE, Role.MODEL, Role.CALIBRATION, Role.CERTIFICATE)
@@ -73,6 +82,29 @@ def engine_versions(kind: str) -> Mapping[str, str]:
     """
     facts = kinds().get(kind)
     return {kind: "not known to this edge-deploy"} if facts is None else facts.versions()
+
+
+def why_better(device: Device, release: str) -> str | None:
+    """Return what is to be said of a release whose engine is not of the kind that `auto` prefers here by now.
+
+    Such an engine serves as well as on the day when it was built. Another kind needs a build, which a push does. None
+    also where that cannot be known: what is damaged is told by others.
+    """
+    key = device.releases.engine_key(release)
+    try:
+        asked = str(decode_manifest(device.releases.manifest(release)).engine.get("kind", AUTO))
+        if key is None or asked != AUTO:
+            return None
+        built = read_record(device.engines, key).inputs.kind
+    except DeployError:
+        return None
+    better = better_kind(built)
+    return None if better is None else told_of_better(better.name, built)
+
+
+def told_of_better(better: str, built: str) -> str:
+    """Return that in words, of two kinds."""
+    return f"{better} runs here by now and {AUTO} prefers it to {built}: push the release again to build for it"
 
 
 def problem_of(device: Device, release: str) -> DeployError | None:

@@ -20,6 +20,7 @@ from edge.runtime.agent.conversation import Request, text_of
 from edge.runtime.agent.history import channels_of, check_not_bad, check_trusted_state
 from edge.runtime.agent.preflight import check_engine, check_preflight, need_of
 from edge.runtime.agent.session import Offer, Session
+from edge.runtime.soundness import why_better
 from edge.runtime.trust import time_of, verify_offer
 
 __all__ = ["plan", "put_manifest"]
@@ -32,7 +33,8 @@ def plan(session: Session, request: Request) -> Mapping[str, Any]:
     state = session.device.state()
     missing = session.device.store.missing(offer.lengths)
     key = session.device.releases.engine_key(release)
-    is_built = session.device.releases.is_ready(release)
+    better = why_better(session.device, release)
+    is_built = session.device.releases.is_ready(release) and better is None
     is_current = session.device.releases.current() == release and is_built and not missing
     return {
         "release": release,
@@ -42,13 +44,13 @@ def plan(session: Session, request: Request) -> Mapping[str, Any]:
         "is_unchanged": is_current and state.phase is Phase.IDLE,
         "missing": {sha256: offer.lengths[sha256] - offset for sha256, offset in missing.items()},
         "bytes": sum(offer.lengths[sha256] - offset for sha256, offset in missing.items()),
-        "engine": {"key": key, "build": not is_built, **_why_build(session, key)},
+        "engine": {"key": key, "build": not is_built, **_why_build(session, key, better)},
         "refusals": [_as_json(error) for error in _refusals(session, offer, request)],
     }
 
 
-def _why_build(session: Session, key: str | None) -> Mapping[str, Any]:
-    why = (
+def _why_build(session: Session, key: str | None, better: str | None) -> Mapping[str, Any]:
+    why = better or (
         "this release has none here yet; one of the same inputs is used again"
         if key is None
         else f"engine {key[:12]} is incomplete"

@@ -19,6 +19,7 @@ from edge.runtime.agent.conversation import Request
 from edge.runtime.agent.history import counters_of, spent_by
 from edge.runtime.agent.session import Offer, Session
 from edge.runtime.build_progress import read_progress
+from edge.runtime.soundness import why_better
 
 __all__ = ["build", "stage", "start_trial", "switch"]
 
@@ -71,7 +72,8 @@ def build(session: Session, request: Request) -> Mapping[str, Any]:
 def _build(session: Session, offer: Offer) -> Mapping[str, Any]:
     device, release = session.device, offer.manifest.release
     key = device.releases.engine_key(release)
-    if key is not None and device.releases.is_ready(release) and _is_proven(session, release, key):
+    is_usable = device.releases.is_ready(release) and why_better(device, release) is None
+    if key is not None and is_usable and _is_proven(session, release, key):
         return {"key": key, "seconds": 0.0, "golden": {}, "skipped": True}
     failure = _run_builder(session, release)
     if read_build_result(session.device).get("release") not in (release, None):

@@ -20,6 +20,7 @@ from edge.errors import DeployError
 from edge.reading import json_object
 from edge.runtime.agent.conversation import Request, number_of
 from edge.runtime.agent.session import Session
+from edge.runtime.soundness import why_better
 
 __all__ = ["facts", "logs", "status"]
 
@@ -109,7 +110,10 @@ def _engine(session: Session, name: str) -> Mapping[str, Any]:
         record = None if key is None else read_record(session.device.engines, key)
     except DeployError:
         record = None
-    return {} if record is None else {"engine": record.line[:_MAX_LINE], "precision": record.precision[:_MAX_LINE]}
+    if record is None:
+        return {}
+    line = "; ".join(part for part in (record.line[:_MAX_LINE], why_better(session.device, name)) if part)
+    return {"engine": line, "precision": record.precision[:_MAX_LINE]}
 
 
 def _health(session: Session) -> Mapping[str, Any] | None:

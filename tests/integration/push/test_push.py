@@ -14,6 +14,7 @@ from edge.deploy.push.link import Link
 from edge.device.state import Phase
 from edge.errors import DeployError
 from edge.transport.ssh import SshChannel
+from tests.support.device_releases import attach_engine
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.integration
@@ -87,6 +88,23 @@ def test_a_plan_says_what_would_be_done_and_does_nothing(device):
     device.push(bundle)
     outcome = device.push(bundle, is_plan=True)
     assert (outcome.result, outcome.exit_code) == ("unchanged", 0)
+
+
+def test_an_engine_of_a_lesser_kind_is_told_by_status_and_built_anew_by_a_push_of_the_same_release(device):
+    sound, bundle = device.bundle("one"), device.bundle("two", sequence=2)
+    device.push(sound)
+    device.push(bundle)
+    attach_engine(device.device, bundle.manifest.release, kind="abacus")
+    told = "openvino runs here by now and auto prefers it to abacus: push the release again to build for it"
+
+    (status,) = (one for one in _ask(device, ("status", {}))["releases"] if one["release"] == bundle.manifest.release)
+    plan = device.push(bundle, is_plan=True)
+
+    assert status["engine"].endswith(told)
+    assert (plan.result, plan.evidence["engine"]["build"], plan.evidence["engine"]["why"]) == ("planned", True, told)
+    assert device.push(bundle).result == "committed"
+    assert device.device.releases.current() == bundle.manifest.release
+    assert device.push(bundle).result == "unchanged"
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,14 @@ import pytest
 import edge.engine
 from edge.bundle.manifest import GoldenLimits
 from edge.engine.kinds import choose_kind, facts_of, kinds
-from edge.errors import ConfigError, EngineError, MissingDependencyError
+from edge.engine.pipeline_model import read_model
+from edge.errors import ConfigError, DeployError, EngineError, MissingDependencyError
 from edge.runtime.agent.preflight import need_of
 from edge.runtime.build import build_parts
 from edge.runtime.deployed import open_release
 from edge.runtime.doctor import examine
-from edge.runtime.soundness import problem_of, require_files
+from edge.runtime.running import start_engine
+from edge.runtime.soundness import problem_of, require_files, why_better
 from tests.support import serving
 from tests.support.deployable import deployable
 from tests.support.device_releases import make_device
@@ -115,6 +117,51 @@ def test_an_engine_of_a_kind_that_stopped_working_lets_another_one_be_built(devi
         EngineError, match=r"it is of onnxruntime, here runs openvino: .*not onnxruntime, its driver is gone"
     ):
         build_parts(pipeline, deployed=deployed)
+
+
+def without_it(monkeypatch):
+    monkeypatch.setattr(edge.engine, "__path__", [path for path in edge.engine.__path__ if path != str(FOLDER)])
+
+
+def test_a_better_kind_that_appears_later_is_named_and_the_working_engine_goes_on_serving(device, tmp_path):
+    release = deployable(device, tmp_path / "source")
+    with pytest.MonkeyPatch.context() as before:
+        without_it(before)
+        build(device, release, worker=(sys.executable, "-m", "edge.runtime.engine_worker"))
+
+    told = "onnxruntime runs here by now and auto prefers it to openvino: push the release again to build for it"
+    assert why_better(device, release) == told
+    pipeline, deployed = open_release(device.layout.release(release))
+    running = start_engine(pipeline, read_model(pipeline), deployed)
+    assert running.kind == "openvino"
+    assert running.why.endswith(told)
+    running.engine.close()
+    assert serve(device, release)[1].inferred == 30
+    assert build(device, release).record.inputs.kind == "onnxruntime"
+    assert why_better(device, release) is None
+    assert serve(device, release)[1].engine.startswith("onnxruntime ")
+
+
+def test_an_engine_that_was_asked_for_by_name_is_never_called_the_lesser_one(device, tmp_path):
+    engine = {"kind": "openvino"}
+    release = deployable(device, tmp_path / "source", pipeline={"engine": engine}, engine=engine)
+    build(device, release)
+
+    assert why_better(device, release) is None
+    assert serve(device, release)[1].engine.startswith("openvino ")
+
+
+def test_the_builder_s_process_builds_for_the_kind_that_it_was_told_or_not_at_all(device, tmp_path):
+    release = deployable(device, tmp_path / "source")
+
+    with pytest.raises(DeployError, match=r"engine\.kind 'onnxruntime': expected one of"):  # which it does not find
+        build(device, release, worker=(sys.executable, "-m", "edge.runtime.engine_worker"))
+
+    assert not list(device.layout.root.rglob("model.plan"))
+    with pytest.MonkeyPatch.context() as before:
+        without_it(before)
+        assert build(device, release).record.line.startswith("openvino ")  # though its process would find a better one
+    assert (device.layout.engine(device.releases.engine_key(release)) / "model.plan").read_bytes()[:4] != b"ONNX"
 
 
 def test_a_library_that_stopped_working_lets_the_engine_be_built_anew(device, tmp_path, monkeypatch):

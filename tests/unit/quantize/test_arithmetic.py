@@ -14,6 +14,7 @@ from edge.calibrate.table import ModelId, TensorRange
 from edge.calibrate.table_file import write_table
 from edge.config.load import load_pipeline
 from edge.engine.kind import QdqForm
+from edge.engine.kinds import choose_kind
 from edge.engine.pipeline_model import read_model
 from edge.errors import ConfigError
 from edge.model.inspect import ModelOverrides, inspect_model
@@ -143,6 +144,8 @@ def test_a_build_reads_the_model_once(tmp_path, model, choose, monkeypatch):
         Path, "read_bytes", lambda path: (reads.extend([path] if path.suffix == ".onnx" else []), read(path))[1]
     )
 
-    assert main(Job(pipeline=str(tmp_path / "p.yaml"), manifest=None, folder=str(tmp_path / "out")).encode()) == 0
+    kind = choose_kind("auto").facts.name
+    job = Job(pipeline=str(tmp_path / "p.yaml"), kind=kind, manifest=None, folder=str(tmp_path / "out"))
+    assert main(job.encode()) == 0
 
     assert reads == [model]

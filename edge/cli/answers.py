@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["show_answers"]
 
 
-def show_answers(result: FleetResult, *, as_json: bool, lines_of: Callable[[Mapping[str, Any]], list[str]]) -> None:
-    """Print each answer on stdout, and on stderr why there is none; what a device said cannot move the cursor."""
+A = TypeVar("A")
+
+
+def show_answers(
+    result: FleetResult, answers: Mapping[str, A], *, as_json: bool, lines_of: Callable[[A], Iterable[str]]
+) -> None:
+    """Print each answer on stdout, and on stderr why there is none."""
     if as_json:
         echo_json(
             {
@@ -33,7 +38,7 @@ def show_answers(result: FleetResult, *, as_json: bool, lines_of: Callable[[Mapp
         if len(result.outcomes) > 1:
             click.echo(f"{one.target}:")
         if one.is_done:
-            for line in lines_of(one.evidence):
-                click.echo("".join(character if character.isprintable() else "?" for character in line))
+            for line in lines_of(answers[one.target]):
+                click.echo(line)
         else:
             tell(printable(f"{one.target}: {one.problem}" + (f"; {one.hint}" if one.hint else "")))

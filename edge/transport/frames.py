@@ -13,9 +13,8 @@ from typing import Any
 
 from edge.errors import DeployError
 
-__all__ = ["MAX_BLOB_BYTES", "MAX_JSON_BYTES", "PROTOCOL", "Blob", "Frame", "Message", "encode", "read_frame"]
+__all__ = ["MAX_BLOB_BYTES", "MAX_JSON_BYTES", "Blob", "Frame", "Message", "encode", "read_frame"]
 
-PROTOCOL = 1
 MAX_JSON_BYTES = 256 * 1024
 MAX_BLOB_BYTES = 1024 * 1024
 MAX_DEPTH = 16
@@ -45,12 +44,12 @@ def encode(frame: Frame) -> bytes:
     """Return the frame as it goes over the wire.
 
     Raises:
-        ValueError: if it is larger than the other side takes.
+        ValueError: if it is larger than the other side takes, or holds a number that JSON does not have.
     """
     if isinstance(frame, Blob):
         kind, body, most = _BLOB, frame.content, MAX_BLOB_BYTES
     else:
-        body = json.dumps({"verb": frame.verb, **frame.values}, separators=(",", ":")).encode()
+        body = json.dumps({"verb": frame.verb, **frame.values}, separators=(",", ":"), allow_nan=False).encode()
         kind, most = _JSON, MAX_JSON_BYTES
     if len(body) > most:
         raise ValueError(f"a frame of {len(body)} bytes; at most {most} are allowed")
@@ -97,6 +96,6 @@ def _depth(value: object) -> int:
 def _broken(what: str) -> DeployError:
     return DeployError(
         "transfer.protocol",
-        f"the other side sent {what}, expected frames of protocol {PROTOCOL}",
+        f"the other side sent {what}, expected frames of edge-deploy",
         hint="check that nothing else prints on the connection (a login banner, a shell profile)",
     )

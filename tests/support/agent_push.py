@@ -30,6 +30,9 @@ from edge.device.units import BUILD_UNIT, TRIAL_UNIT
 from edge.runtime.agent.serve import serve
 from edge.transport.channel import Channel
 from edge.transport.pipe import PipeChannel
+from edge.wire.release import RollbackRequest
+from edge.wire.sending import LockRequest
+from edge.wire.verbs import LOCK, ROLLBACK
 from tests.support.device_root import DeviceRoot
 from tests.support.process_units import ServingUnits, serve_now
 from tests.support.pushes import Release
@@ -155,8 +158,8 @@ class AgentPush:
             self._connected(device, report, is_healthy=True) as connect,
             contextlib.closing(Link(connect(), threading.Event())) as link,
         ):
-            link.ask("lock", {"who": "tester", "why": "test"})
-            link.ask("rollback")
+            link.ask(LOCK, LockRequest(who="tester", why="test"))
+            link.ask(ROLLBACK, RollbackRequest())
             report()
 
     @contextlib.contextmanager

@@ -27,10 +27,14 @@ def confirm(words: tuple[str, ...], targets_path: Path | None, release: str | No
     """Say that the release on trial may stay, where it was pushed with --confirm; the device still judges it."""
     from edge.cli.answers import show_answers
     from edge.cli.fleet import ask, choose
-    from edge.deploy.fleet.ask import ask_each
+    from edge.deploy.fleet.ask import Asked
+    from edge.wire.release import ConfirmRequest
+    from edge.wire.verbs import CONFIRM
 
     chosen = choose(words, targets_path)
-    values = {} if release is None else {"release": release}
-    result = ask(chosen.targets, ask_each("confirm", values), max_parallel=chosen.inventory.max_parallel)
-    show_answers(result, as_json=as_json, lines_of=lambda answer: [f"release {answer.get('release')} is confirmed"])
+    asked = Asked(CONFIRM, ConfirmRequest(release=release))
+    result = ask(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
+    show_answers(
+        result, asked.answers, as_json=as_json, lines_of=lambda answer: [f"release {answer.release} is confirmed"]
+    )
     return result.exit_code

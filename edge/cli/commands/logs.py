@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from edge.cli.fleet import targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
+
+if TYPE_CHECKING:
+    from edge.wire.status import LogsAnswer
 
 __all__ = ["logs"]
 
@@ -28,14 +31,16 @@ def logs(words: tuple[str, ...], targets_path: Path | None, lines: int, as_json:
     """Show the last lines that the device's units wrote to its journal."""
     from edge.cli.answers import show_answers
     from edge.cli.fleet import ask, choose
-    from edge.deploy.fleet.ask import ask_each
+    from edge.deploy.fleet.ask import Asked
+    from edge.wire.status import LogsRequest
+    from edge.wire.verbs import LOGS
 
     chosen = choose(words, targets_path)
-    result = ask(chosen.targets, ask_each("logs", {"lines": lines}), max_parallel=chosen.inventory.max_parallel)
-    show_answers(result, as_json=as_json, lines_of=_lines)
+    asked = Asked(LOGS, LogsRequest(lines=lines))
+    result = ask(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
+    show_answers(result, asked.answers, as_json=as_json, lines_of=_lines)
     return result.exit_code
 
 
-def _lines(answer: Mapping[str, object]) -> list[str]:
-    found, note = answer.get("lines"), answer.get("note")
-    return [*(str(line) for line in (found if isinstance(found, list) else [])), *([str(note)] if note else [])]
+def _lines(answer: LogsAnswer) -> list[str]:
+    return [*answer.lines, *([answer.note] if answer.note else [])]

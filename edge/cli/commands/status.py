@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from edge.cli.fleet import targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
+
+if TYPE_CHECKING:
+    from edge.wire.status import HealthReport, StatusAnswer
 
 __all__ = ["status"]
 
@@ -28,54 +31,53 @@ def status(words: tuple[str, ...], targets_path: Path | None, as_json: bool) -> 
     """Show what devices run: release, phase, streams, how the last switch ended, and what is kept to go back to."""
     from edge.cli.answers import show_answers
     from edge.cli.fleet import ask, choose
-    from edge.deploy.fleet.ask import ask_each
+    from edge.deploy.fleet.ask import Asked
+    from edge.wire.ending import Nothing
+    from edge.wire.verbs import STATUS
 
     chosen = choose(words, targets_path)
-    result = ask(chosen.targets, ask_each("status"), max_parallel=chosen.inventory.max_parallel)
-    show_answers(result, as_json=as_json, lines_of=lambda answer: list(_lines(answer)))
+    asked = Asked(STATUS, Nothing())
+    result = ask(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
+    show_answers(result, asked.answers, as_json=as_json, lines_of=_lines)
     return result.exit_code
 
 
-def _lines(answer: Mapping[str, Any]) -> Iterator[str]:
-    state: Mapping[str, Any] = answer.get("state") or {}
-    if "problem" in state:
-        yield f"state     {state['code']}: {state['problem']}"
-    else:
-        on_trial = f" of {state['target']}" if state.get("target") else ""
-        waits = ", waits to be confirmed" if state.get("confirm") else ""
-        yield f"release   {answer.get('current') or 'none'}"
-        yield from _engine(answer)
-        yield f"phase     {state.get('phase')}{on_trial}{waits}"
-        yield from _last(state.get("last") or {})
-    yield from _health(answer.get("health") or {})
-    for kept in answer.get("releases") or []:
-        ready = "" if kept.get("is_ready") else ", not built"
-        yield f"kept      {kept.get('release')} ({kept.get('pipeline')}, sequence {kept.get('sequence')}{ready})"
-    for name, bad in (answer.get("bad") or {}).items():
-        yield f"failed    {name} at {bad.get('at')}: {bad.get('reason')}"
-    holder = answer.get("lock")
-    if holder:
-        yield f"lock      held by {holder.get('who')} since {holder.get('since')} ({holder.get('why')})"
+def _lines(answer: StatusAnswer) -> Iterator[str]:
+    yield from _state(answer)
+    yield from _health(answer.health)
+    for kept in answer.releases:
+        ready = "" if kept.is_ready else ", not built"
+        yield f"kept      {kept.release} ({kept.pipeline}, sequence {kept.sequence}{ready})"
+    for name, bad in answer.bad.items():
+        yield f"failed    {name} at {bad.at}: {bad.reason}"
+    if answer.lock is not None:
+        yield f"lock      held by {answer.lock.who} since {answer.lock.since} ({answer.lock.why})"
 
 
-def _engine(answer: Mapping[str, Any]) -> Iterator[str]:
-    """What runs and why; an agent of an earlier version does not say."""
-    for kept in answer.get("releases") or []:
-        if kept.get("release") == answer.get("current") and kept.get("engine"):
-            yield f"engine    {kept['engine']}"
+def _state(answer: StatusAnswer) -> Iterator[str]:
+    from edge.wire.ending import Problem
+
+    state = answer.state
+    if isinstance(state, Problem):
+        yield f"state     {state.code}: {state.problem}"
+        return
+    on_trial = f" of {state.target}" if state.target else ""
+    waits = ", waits to be confirmed" if state.confirm else ""
+    yield f"release   {answer.current or 'none'}"
+    for kept in answer.releases:
+        if kept.release == answer.current and kept.engine:
+            yield f"engine    {kept.engine}"
+    yield f"phase     {state.phase}{on_trial}{waits}"
+    if state.last is not None:
+        why = f": {state.last.reason}" if state.last.reason else ""
+        yield f"last      {state.last.release} {state.last.result} at {state.last.at}{why}"
 
 
-def _last(last: Mapping[str, Any]) -> Iterator[str]:
-    if last:
-        why = f": {last['reason']}" if last.get("reason") else ""
-        yield f"last      {last.get('release')} {last.get('result')} at {last.get('at')}{why}"
-
-
-def _health(health: Mapping[str, Any]) -> Iterator[str]:
-    if not health:
+def _health(health: HealthReport | None) -> Iterator[str]:
+    if health is None:
         yield "service   says nothing"
         return
-    ready = "ready" if health.get("is_ready") else "not ready"
-    yield f"service   {ready}, {health.get('batches')} batches, {health.get('age_s')} s ago"
-    for name, stream in sorted((health.get("streams") or {}).items()):
-        yield f"stream    {name} {stream.get('state')}, {stream.get('inferred')} frames"
+    ready = "ready" if health.is_ready else "not ready"
+    yield f"service   {ready}, {health.batches} batches, {health.age_s:g} s ago"
+    for name, stream in sorted(health.streams.items()):
+        yield f"stream    {name} {stream.state}, {stream.inferred} frames"

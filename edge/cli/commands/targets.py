@@ -15,6 +15,7 @@ from edge.cli.options import SECONDS
 if TYPE_CHECKING:
     from edge.config.targets import Inventory, Target
     from edge.deploy.push.outcome import Outcome
+    from edge.wire.status import StatusAnswer
 
 __all__ = ["targets"]
 
@@ -43,17 +44,21 @@ def targets(words: tuple[str, ...], targets_path: Path | None, check: bool, dead
     from edge.cli.fleet import ask, choose
     from edge.cli.output import echo_json
     from edge.config.targets import ALL
-    from edge.deploy.fleet.ask import ask_each
+    from edge.deploy.fleet.ask import Asked
+    from edge.wire.ending import Nothing
+    from edge.wire.verbs import STATUS
 
     chosen = choose(words or (ALL,), targets_path)
-    inventory, answers, exit_code = chosen.inventory, {}, 0
+    inventory, outcomes, exit_code = chosen.inventory, {}, 0
+    asked = Asked(STATUS, Nothing(), deadline_s=deadline_s)
     if check:
-        asked = ask(chosen.targets, ask_each("status", deadline_s=deadline_s), max_parallel=inventory.max_parallel)
-        answers, exit_code = {outcome.target: outcome for outcome in asked.outcomes}, asked.exit_code
+        result = ask(chosen.targets, asked, max_parallel=inventory.max_parallel)
+        outcomes, exit_code = {outcome.target: outcome for outcome in result.outcomes}, result.exit_code
     if as_json:
-        echo_json(_document(chosen.targets, inventory, answers))
+        echo_json(_document(chosen.targets, inventory, outcomes))
     else:
-        _echo_lines(chosen.targets, inventory, answers)
+        states = {name: _state(outcome, asked.answers.get(name)) for name, outcome in outcomes.items()}
+        _echo_lines(chosen.targets, inventory, states)
     return exit_code
 
 
@@ -85,11 +90,11 @@ def _document(listed: tuple[Target, ...], inventory: Inventory, answers: Mapping
     }
 
 
-def _echo_lines(listed: tuple[Target, ...], inventory: Inventory, answers: Mapping[str, Outcome]) -> None:
+def _echo_lines(listed: tuple[Target, ...], inventory: Inventory, states: Mapping[str, tuple[str, ...]]) -> None:
     from edge.cli.border import tell
 
     rows = [
-        (target.name, _address(target), target.compatible or "-", _labels(target), *_state(answers.get(target.name)))
+        (target.name, _address(target), target.compatible or "-", _labels(target), *states.get(target.name, ()))
         for target in listed
     ]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
@@ -118,19 +123,13 @@ def _status(answer: Outcome) -> Mapping[str, object]:
     return {"result": answer.result, "code": answer.code, "problem": answer.problem, "hint": answer.hint}
 
 
-def _state(answer: Outcome | None) -> tuple[str, ...]:
-    """Return what was answered in a few words; nothing where nobody was asked."""
+def _state(outcome: Outcome, answer: StatusAnswer | None) -> tuple[str, ...]:
+    """Return what was answered in a few words."""
     from edge.cli.fleet_rows import printable
+    from edge.wire.ending import Problem
 
-    if answer is None:
-        return ()
-    if not answer.is_done:
-        return "-", printable(f"{answer.result}: {answer.problem}")
-    state, health = answer.evidence.get("state"), answer.evidence.get("health")
-    phase = state.get("phase", state.get("code")) if isinstance(state, dict) else None
-    is_serving = isinstance(health, dict) and health.get("is_ready") is True and _is_fresh(health.get("age_s"))
-    return printable(answer.release) or "-", printable(f"{phase}, {'serving' if is_serving else 'not serving'}")
-
-
-def _is_fresh(age_s: object) -> bool:
-    return isinstance(age_s, (int, float)) and 0 <= age_s < _STALE_S
+    if answer is None or not outcome.is_done:
+        return "-", printable(f"{outcome.result}: {outcome.problem}")
+    phase = answer.state.code if isinstance(answer.state, Problem) else answer.state.phase
+    is_serving = answer.health is not None and answer.health.is_ready and 0 <= answer.health.age_s < _STALE_S
+    return answer.current or "-", f"{phase}, {'serving' if is_serving else 'not serving'}"

@@ -4,57 +4,75 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from edge.config.targets import Target
 from edge.deploy.fleet.over_ssh import connect_to
 from edge.deploy.push.event import BEGIN, END, Event, OnEvent, now
 from edge.deploy.push.link import Interrupted, Link
-from edge.deploy.push.outcome import DONE, INTERRUPTED, Outcome, PushOne
+from edge.deploy.push.outcome import DONE, INTERRUPTED, Outcome
 from edge.errors import DeployError
 from edge.transport.channel import Channel
+from edge.wire.codec import encode
+from edge.wire.verbs import Verb
 
-__all__ = ["ASK_S", "ask_each"]
+__all__ = ["ASK_S", "Asked"]
 
 ASK_S = 20.0  # ConnectTimeout of ssh, and as much again for an answer
 
 _UNREACHABLE = 3
 
 
-def ask_each(
-    verb: str,
-    values: Mapping[str, Any] | None = None,
-    *,
-    deadline_s: float = ASK_S,
-    connect: Callable[[Target], Channel] = connect_to,
-) -> PushOne:
-    """Return what asks a target `verb`; the answer is the evidence of its outcome, whose result is then `unchanged`.
+Q = TypeVar("Q")
+A = TypeVar("A")
 
-    A target that has not answered after `deadline_s` counts as unreachable.
+
+class Asked(Generic[Q, A]):
+    """A `PushOne` that asks a target; the answer's plain values are the evidence of its outcome, then `unchanged`.
+
+    A target that has not answered after `deadline_s` counts as unreachable. `answers` are by the names of targets.
     """
 
-    def ask_one(target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
-        began_s = time.monotonic()
-        until = _Until(stop, began_s + deadline_s)
+    def __init__(
+        self,
+        verb: Verb[Q, A],
+        request: Q,
+        *,
+        deadline_s: float = ASK_S,
+        connect: Callable[[Target], Channel] = connect_to,
+    ) -> None:
+        self.answers: dict[str, A] = {}
+        self._verb, self._request, self._deadline_s, self._connect = verb, request, deadline_s, connect
+
+    def __call__(self, target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
+        """Ask one target."""
+        began_s, verb = time.monotonic(), self._verb.name
+        until = _Until(stop, began_s + self._deadline_s)
         on_event(Event(ts=now(), target=target.name, phase=verb, event=BEGIN))
         try:
-            answer = _ask(connect, target, verb, values, until)
+            answer = self._ask(target, until)
         except Interrupted:
-            return _interrupted(target, verb) if stop.is_set() else _late(target, verb, deadline_s)
+            return _interrupted(target, verb) if stop.is_set() else _late(target, verb, self._deadline_s)
         except DeployError as error:
             return _refused(target, error)
         on_event(Event(ts=now(), target=target.name, phase=verb, event=END))
+        self.answers[target.name] = answer
         return Outcome(
             target=target.name,
-            release=answer.get("current"),
+            release=None,
             result="unchanged",
             exit_code=DONE,
-            evidence=answer,
+            evidence=encode(answer),
             seconds=round(time.monotonic() - began_s, 3),
         )
 
-    return ask_one
+    def _ask(self, target: Target, until: threading.Event) -> A:
+        link = Link(self._connect(target), until)
+        try:
+            return link.ask(self._verb, self._request)
+        finally:
+            link.close()
 
 
 class _Until(threading.Event):
@@ -66,21 +84,6 @@ class _Until(threading.Event):
 
     def is_set(self) -> bool:
         return self._given.is_set() or time.monotonic() >= self._deadline_s
-
-
-def _ask(
-    connect: Callable[[Target], Channel],
-    target: Target,
-    verb: str,
-    values: Mapping[str, Any] | None,
-    until: threading.Event,
-) -> Mapping[str, Any]:
-    link = Link(connect(target), until)
-    try:
-        answer: Mapping[str, Any] = link.ask(verb, values)
-        return {key: value for key, value in answer.items() if key != "id"}
-    finally:
-        link.close()
 
 
 def _refused(target: Target, error: DeployError) -> Outcome:

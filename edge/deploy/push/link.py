@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from collections.abc import Callable
+from typing import BinaryIO, TypeVar
 
 from edge.errors import DeployError
 from edge.transport.channel import Channel
-from edge.transport.frames import PROTOCOL, Blob, Message
-from edge.version import __version__
+from edge.transport.frames import Blob, Message
+from edge.untrusted import cleaned
+from edge.wire.codec import encode
+from edge.wire.ending import Problem, Progress, error_of
+from edge.wire.hello import ClientHello, DeviceHello, read_device_hello
+from edge.wire.peer import PROVISION, REVISION, Peer
+from edge.wire.sending import BlobRequest
+from edge.wire.verbs import BLOB, Verb
 
-__all__ = ["Interrupted", "Link", "OnProgress", "Progress", "is_lost"]
+__all__ = ["Interrupted", "Link", "OnProgress", "is_lost"]
 
 SILENCE_S = 15.0  # the agent speaks every second while it works
 GREETING_S = 30.0  # jump hosts and security keys take their time
@@ -31,16 +36,10 @@ class Interrupted(Exception):  # noqa: N818 - a wish, not an error
     """The caller does not want to wait any longer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a request is; `done` of `total` bytes or seconds."""
-
-    phase: str
-    done: float
-    total: float | None
-
-
 OnProgress = Callable[[Progress], None]
+
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 
 def is_lost(error: DeployError) -> bool:
@@ -50,6 +49,8 @@ def is_lost(error: DeployError) -> bool:
 
 class Link:
     """A connection to an agent, from its hello on; for one thread. Owns and closes the channel.
+
+    All that a device says comes through here, and is read by `edge.wire` before anybody else sees it.
 
     Raises (from the constructor and from every method):
         DeployError: `transfer.*`; what the device answers with `err`, with the device's code.
@@ -62,6 +63,7 @@ class Link:
         self._spoke_at = time.monotonic()
         self._heard_at = self._spoke_at + GREETING_S - SILENCE_S
         self.bytes_sent = 0
+        self._device = Peer(is_device=True)
         try:
             self.hello = self._greet()
         except BaseException:
@@ -72,19 +74,19 @@ class Link:
         """End the connection, and with it the lock."""
         self._channel.close()
 
-    def ask(self, verb: str, values: Mapping[str, Any] | None = None, on_progress: OnProgress | None = None) -> Any:
-        """Return the values of the answer."""
-        self._request(verb, values or {})
+    def ask(self, verb: Verb[Q, A], request: Q, on_progress: OnProgress | None = None) -> A:
+        """Return the answer; DeployError `transfer.version` where the device is too old for what is asked."""
+        self._request(verb, request)
         while True:
             frame = self._next()
-            if frame is not None and (answer := self._answer(frame, on_progress)) is not None:
+            if frame is not None and (answer := self._answer(verb, frame, on_progress)) is not None:
                 return answer
 
     def send_blob(
         self, sha256: str, content: BinaryIO, *, offset: int, length: int, on_progress: OnProgress | None = None
     ) -> None:
         """Send the rest of a blob; never more than a window ahead of what the device has written."""
-        self._request("blob", {"sha256": sha256, "offset": offset, "length": length - offset})
+        self._request(BLOB, BlobRequest(sha256=sha256, offset=offset, length=length - offset))
         content.seek(offset)
         written = Written(offset, on_progress)
         while offset < length:
@@ -102,27 +104,24 @@ class Link:
             pass
 
     def _is_ended(self, frame: Message | None, written: Written) -> bool:
-        return frame is not None and self._answer(frame, written) is not None
+        return frame is not None and self._answer(BLOB, frame, written) is not None
 
-    def _greet(self) -> Mapping[str, Any]:
+    def _greet(self) -> DeviceHello:
         frame = self._next()
         while frame is None:
             frame = self._next()
         if frame.verb == "err":
-            raise _error_of(frame.values)
-        if frame.verb != "hello" or frame.values.get("protocol") != PROTOCOL:
-            raise DeployError(
-                "transfer.version",
-                f"expected a device that speaks protocol {PROTOCOL}, got {frame.values.get('protocol')} "
-                f"of version {frame.values.get('software')}",
-                hint="run: edge-deploy provision, with the same edge-deploy that pushes",
-            )
-        self._channel.send(Message("hello", {"protocol": PROTOCOL, "software": __version__}))
-        return frame.values
+            # Before its hello nothing is known of the device: an agent that cannot even greet may be of any version.
+            values = {name: value for name, value in frame.values.items() if name != "id"}
+            raise error_of(Peer(is_device=True, revision=0).read(Problem, values, where="hello.err"))
+        hello, self._device = read_device_hello(frame.values)
+        self._channel.send(Message("hello", encode(ClientHello())))
+        return hello
 
-    def _request(self, verb: str, values: Mapping[str, Any]) -> None:
+    def _request(self, verb: Verb[Q, A], request: Q) -> None:
+        self._device.check_knows(request, verb=verb.name)
         self._number += 1
-        self._send(Message(verb, {**values, "id": self._number}))
+        self._send(Message(verb.name, {**encode(request), "id": self._number}))
 
     def _send(self, message: Message) -> None:
         self._channel.send(message, timeout_s=SILENCE_S)
@@ -146,14 +145,26 @@ class Link:
             raise DeployError("transfer.protocol", "the device sent bytes of a blob, expected a message")
         return frame
 
-    def _answer(self, frame: Message, on_progress: OnProgress | None) -> Mapping[str, Any] | None:
-        if frame.values.get("id") != self._number:
+    def _answer(self, verb: Verb[Q, A], frame: Message, on_progress: OnProgress | None) -> A | None:
+        values = dict(frame.values)
+        if values.pop("id", None) != self._number:
             return None  # to a ping
+        if frame.verb == "ok":
+            return self._device.read(verb.answer, values, where=verb.name)
         if frame.verb == "err":
-            raise _error_of(frame.values)
-        if frame.verb == "progress" and on_progress is not None:
-            on_progress(_progress_of(frame.values))
-        return frame.values if frame.verb == "ok" else None
+            raise error_of(self._device.read(Problem, values, where=f"{verb.name}.err"))
+        if frame.verb != "progress":
+            self._check_is_later(frame.verb)
+            return None
+        progress = self._device.read(Progress, values, where=f"{verb.name}.progress")
+        if on_progress is not None:
+            on_progress(progress)
+        return None
+
+    def _check_is_later(self, verb: str) -> None:
+        if self._device.revision <= REVISION:
+            problem = f"the device sent {cleaned(verb[:50])!r}, expected ok, err or progress"
+            raise DeployError("transfer.protocol", problem, hint=PROVISION)
 
 
 class Written:
@@ -169,27 +180,3 @@ class Written:
             self.bytes = int(progress.done)
             if self._on_progress is not None:
                 self._on_progress(progress)
-
-
-def _progress_of(values: Mapping[str, Any]) -> Progress:
-    done, total = values.get("done"), values.get("total")
-    return Progress(
-        phase=str(values.get("phase", "")),
-        done=done if isinstance(done, (int, float)) else 0,
-        total=total if isinstance(total, (int, float)) else None,
-    )
-
-
-def _error_of(values: Mapping[str, Any]) -> DeployError:
-    hint, evidence = values.get("hint"), values.get("evidence")
-    error = DeployError(
-        str(values.get("code", "")),
-        str(values.get("problem", "the device did not say why")),
-        hint=hint if isinstance(hint, str) else None,
-        evidence=evidence if isinstance(evidence, dict) else None,
-    )
-    try:
-        _ = error.exit_code
-    except KeyError:  # of a newer version
-        error.evidence["code"], error.code = error.code, "device.unknown"
-    return error

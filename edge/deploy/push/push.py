@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from edge.deploy.push.event import OnEvent
 from edge.deploy.push.link import Interrupted, Link, is_lost
@@ -19,14 +18,19 @@ from edge.deploy.push.reach import Reach
 from edge.deploy.push.report import Report
 from edge.deploy.push.result import result_of
 from edge.deploy.push.upload import upload
-from edge.deploy.push.verdict import COMMITTED, elapsed_s, is_on_trial, serves_current, verdict_of
-from edge.deploy.push.words import engine_words, golden_words, plan_words, silent_words
+from edge.deploy.push.verdict import COMMITTED, elapsed_s, is_on_trial, serves_current, state_of, verdict_of
+from edge.deploy.push.words import golden_words, plan_words, silent_words
 from edge.errors import DeployError
 from edge.transport.channel import Channel
+from edge.wire.codec import encode
+from edge.wire.ending import Nothing, Problem, error_of
+from edge.wire.offering import OfferRequest, PlanAnswer
+from edge.wire.release import BuildRequest, ConfirmRequest, StageRequest, SwitchRequest
+from edge.wire.sending import LockRequest
+from edge.wire.status import LastSwitch, StatusAnswer
+from edge.wire.verbs import BUILD, CONFIRM, GC, LOCK, PLAN, PUT_MANIFEST, STAGE, STATUS, SWITCH
 
 __all__ = ["push"]
-
-_LOG = logging.getLogger(__name__)
 
 _OLD_AGENT_S = 35.0  # an agent whose client vanished without a word holds its lock for 30 s
 _LOCK_PAUSE_S = 0.5
@@ -64,10 +68,6 @@ def push(
         end = _End("interrupted")
     except DeployError as problem:
         error, end = problem, _End(result_of(problem), problem.evidence)
-    except (KeyError, TypeError, ValueError, AttributeError) as problem:
-        # The device's words are not checked one by one: it may be of another version, or not well.
-        _LOG.debug("unreadable answer", exc_info=True)
-        error, end = _unreadable(problem), _End("failed")
     finally:
         work.reach.close()
     return Outcome(
@@ -90,7 +90,7 @@ class _Push:
     ) -> None:
         self._bundle, self.reach, self._report, self._options, self._stop = bundle, reach, report, options, stop
         self._release = bundle.manifest.release
-        self._last_before: Mapping[str, Any] | None = None
+        self._plan: PlanAnswer | None = None  # the first one: what was before this push
         self._is_switched = False  # as far as we know: the request was sent
 
     def until_done(self) -> _End:
@@ -113,18 +113,18 @@ class _Push:
         with self._report.phase("connect"):
             link = self.reach.link()
         with self._report.phase("plan"):
-            plan = link.ask("plan", self._offer)
-        if self._last_before is None:
-            self._last_before = plan.get("last") or {}
+            plan = link.ask(PLAN, self._offer)
+        self._plan = self._plan or plan
         self._report.note("plan", plan_words(plan, self._bundle.manifest))
-        evidence = {key: plan[key] for key in ("current", "bytes", "missing", "engine")}
-        if plan["is_unchanged"]:
+        told = encode(plan)
+        evidence = {key: told[key] for key in ("current", "bytes", "missing", "engine")}
+        if plan.is_unchanged:
             return _End("unchanged", evidence)
-        _raise_first(plan["refusals"])
+        _raise_first(plan.refusals)
         if self._options.is_plan:
             return _End("planned", evidence)
         self._take_lock(link)
-        link.ask("put-manifest", self._offer)
+        link.ask(PUT_MANIFEST, self._offer)
         upload(link, self._bundle, self._report)
         self._stage(link)
         self._build(link)
@@ -134,12 +134,12 @@ class _Push:
         return self._watch()
 
     @property
-    def _offer(self) -> dict[str, Any]:
-        return {
-            "manifest": base64.b64encode(self._bundle.manifest_bytes).decode(),
-            "signature": base64.b64encode(self._bundle.signature).decode(),
-            "retry_bad": self._options.retry_bad,
-        }
+    def _offer(self) -> OfferRequest:
+        return OfferRequest(
+            manifest=base64.b64encode(self._bundle.manifest_bytes).decode(),
+            signature=base64.b64encode(self._bundle.signature).decode(),
+            retry_bad=self._options.retry_bad,
+        )
 
     def _take_lock(self, link: Link) -> None:
         patience_s = max(self._options.lock_wait_s, _OLD_AGENT_S if self.reach.count > 1 else 0.0)
@@ -150,43 +150,46 @@ class _Push:
 
     def _has_taken_lock(self, link: Link, *, is_last: bool) -> bool:
         try:
-            link.ask("lock", {"who": self._options.who, "why": f"push of {self._release}"})
+            self._lock(link, f"push of {self._release}")
         except DeployError as error:
             if is_last or not error.code.startswith("lock."):
                 raise
             return False
         return True
 
+    def _lock(self, link: Link, why: str) -> None:
+        link.ask(LOCK, LockRequest(who=self._options.who, why=why))
+
     def _stage(self, link: Link) -> None:
-        request = {"release": self._release, "retry_bad": self._options.retry_bad}
+        request = StageRequest(release=self._release, retry_bad=self._options.retry_bad)
         with self._report.phase("stage"):
             try:
-                link.ask("stage", request)
+                link.ask(STAGE, request)
             except DeployError as error:
                 if error.code != "transfer.damaged":
                     raise
                 self._report.note("stage", f"{error.problem}; sending them again", code=error.code)
                 upload(link, self._bundle, self._report)
-                link.ask("stage", request)
+                link.ask(STAGE, request)
 
     def _build(self, link: Link) -> None:
-        request = {"release": self._release, "detach": self._options.detach}
+        request = BuildRequest(release=self._release, detach=self._options.detach)
         with self._report.phase("build"):
-            built = link.ask("build", request, self._report.taker("build"))
-            if built.get("skipped"):
-                self._report.note("build", f"engine {str(built.get('key'))[:12]} is there and proven")
-            elif built.get("golden"):
-                self._report.note("build", golden_words(built))
-            if words := engine_words(built):
-                self._report.note("build", words)
+            built = link.ask(BUILD, request, self._report.taker("build"))
+            if built.skipped:
+                self._report.note("build", f"engine {(built.key or '')[:12]} is there and proven")
+            elif built.golden is not None:
+                self._report.note("build", golden_words(built.key, built.golden))
+            if built.engine:
+                self._report.note("build", built.engine)
 
     def _switch(self, link: Link) -> None:
-        request = {"release": self._release, "confirm": self._options.confirm}
+        request = SwitchRequest(release=self._release, confirm=self._options.confirm)
         with self._report.phase("switch"):
             self._is_switched = True
-            switched = link.ask("switch", request, self._report.taker("switch"))
-            if switched.get("note"):
-                self._report.note("switch", str(switched["note"]))
+            switched = link.ask(SWITCH, request, self._report.taker("switch"))
+            if switched.note:
+                self._report.note("switch", switched.note)
         if self._options.confirm:
             self.reach.close()  # what is to be confirmed is that the device can be reached anew
 
@@ -196,8 +199,8 @@ class _Push:
         link = self.reach.link()
         with self._report.phase("trial", total=hold_s):
             while True:
-                status = link.ask("status")
-                verdict = verdict_of(status, self._release, self._last_before or {})
+                status = link.ask(STATUS, Nothing())
+                verdict = verdict_of(status, self._release, self._last_before)
                 if isinstance(verdict, DeployError):
                     if result_of(verdict) == "rolled-back":
                         self._await_old_release(link)
@@ -217,7 +220,11 @@ class _Push:
         self._clean(link)
         return _End("committed")
 
-    def _tell_silent(self, status: Mapping[str, Any]) -> None:
+    @property
+    def _last_before(self) -> LastSwitch | None:
+        return None if self._plan is None else self._plan.last
+
+    def _tell_silent(self, status: StatusAnswer) -> None:
         for words in silent_words(status):
             self._report.note("trial", words)
 
@@ -225,24 +232,24 @@ class _Push:
         # The verdict is on the disk before the service is started again; who reads "serves" wants it to be true.
         deadline = time.monotonic() + _RETURN_S
         with self._report.phase("return"):
-            while not serves_current(link.ask("status")):
+            while not serves_current(link.ask(STATUS, Nothing())):
                 if time.monotonic() > deadline:
                     self._report.note("return", f"the release before is not ready within {_RETURN_S:.0f} s")
                     return
                 self._pause(_WATCH_PAUSE_S)
 
-    def _confirm(self, link: Link, status: Mapping[str, Any]) -> None:
-        if self._options.confirm and status["state"].get("confirm"):
-            link.ask("confirm", {"release": self._release})
+    def _confirm(self, link: Link, status: StatusAnswer) -> None:
+        if self._options.confirm and state_of(status).confirm:
+            link.ask(CONFIRM, ConfirmRequest(release=self._release))
             self._report.note("trial", "confirmed")
 
-    def _offer_a_judge(self, link: Link, status: Mapping[str, Any]) -> None:
+    def _offer_a_judge(self, link: Link, status: StatusAnswer) -> None:
         # The agent that takes a lock looks whether the trial is judged by anybody; see edge.runtime.agent.orphan.
         passed_s = elapsed_s(status)
         if self.reach.count < 2 or passed_s < _ORPHAN_S or passed_s % 10:
             return
         try:
-            link.ask("lock", {"who": self._options.who, "why": f"trial of {self._release}"})
+            self._lock(link, f"trial of {self._release}")
         except DeployError as error:
             if not error.code.startswith("lock."):
                 raise
@@ -250,27 +257,19 @@ class _Push:
     def _clean(self, link: Link) -> None:
         # Nothing depends on it, and the next push does it again.
         with contextlib.suppress(DeployError), self._report.phase("clean"):
-            link.ask("lock", {"who": self._options.who, "why": "garbage collection"})
-            link.ask("gc")
+            self._lock(link, "garbage collection")
+            link.ask(GC, Nothing())
 
     def _pause(self, pause_s: float) -> None:
         if self._stop.wait(pause_s):
             raise Interrupted
 
 
-def _raise_first(refusals: list[Mapping[str, Any]]) -> None:
+def _raise_first(refusals: Sequence[Problem]) -> None:
     if refusals:
-        first = refusals[0]
-        evidence = {**first["evidence"], "refusals": [one["code"] for one in refusals]}
-        raise DeployError(first["code"], first["problem"], hint=first["hint"], evidence=evidence)
-
-
-def _unreadable(problem: Exception) -> DeployError:
-    return DeployError(
-        "transfer.protocol",
-        f"the device's answer cannot be read: {type(problem).__name__}: {problem}",
-        hint="use the same edge-deploy on both sides: edge-deploy provision",
-    )
+        error = error_of(refusals[0])
+        error.evidence["refusals"] = [one.code for one in refusals]
+        raise error
 
 
 def _undecided(release: str, patience_s: float) -> DeployError:

@@ -15,6 +15,11 @@ from edge.deploy.push.result import result_of
 from edge.deploy.push.verdict import COMMITTED, elapsed_s, is_on_trial, verdict_of
 from edge.errors import DeployError
 from edge.transport.channel import Channel
+from edge.wire.ending import Nothing
+from edge.wire.release import RollbackRequest
+from edge.wire.sending import LockRequest
+from edge.wire.status import LastSwitch, StateReport
+from edge.wire.verbs import LOCK, ROLLBACK, STATUS
 
 __all__ = ["roll_back"]
 
@@ -60,22 +65,23 @@ def roll_back(
 
 def _go_back(link: Link, to: str | None, options: PushOptions, report: Report, stop: threading.Event) -> str | None:
     with report.phase("lock"):
-        link.ask("lock", {"who": options.who, "why": "rollback", "in_trial": True})
-    before = link.ask("status")["state"].get("last") or {}
+        link.ask(LOCK, LockRequest(who=options.who, why="rollback", in_trial=True))
+    status = link.ask(STATUS, Nothing())
+    # A person goes back above all where something is damaged; the state may be it.
+    before = status.state.last if isinstance(status.state, StateReport) else None
     with report.phase("switch"):
-        answer = link.ask("rollback", {} if to is None else {"to": to}, report.taker("switch"))
-    if answer.get("note"):
-        report.note("switch", str(answer["note"]))
-    if answer.get("on_trial") and to is not None:
+        answer = link.ask(ROLLBACK, RollbackRequest(to=to), report.taker("switch"))
+    if answer.note:
+        report.note("switch", answer.note)
+    if answer.on_trial and to is not None:
         _watch(link, to, before, report, stop)
-    release: str | None = answer["release"]
-    return release
+    return answer.release
 
 
-def _watch(link: Link, release: str, before: dict[str, object], report: Report, stop: threading.Event) -> None:
+def _watch(link: Link, release: str, before: LastSwitch | None, report: Report, stop: threading.Event) -> None:
     deadline = time.monotonic() + _WATCH_S
     with report.phase("trial"):
-        while (verdict := verdict_of(status := link.ask("status"), release, before)) != COMMITTED:
+        while (verdict := verdict_of(status := link.ask(STATUS, Nothing()), release, before)) != COMMITTED:
             if isinstance(verdict, DeployError):
                 raise verdict
             if not is_on_trial(status, release) or time.monotonic() > deadline:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from edge.bundle.manifest import BundledFile
 from edge.deploy.push.link import Link, OnProgress
 from edge.deploy.push.pushable import Pushable
 from edge.deploy.push.report import Report
 from edge.errors import DeployError
+from edge.wire.peer import PROVISION
+from edge.wire.sending import HaveRequest
+from edge.wire.verbs import HAVE
 
 __all__ = ["upload"]
 
@@ -20,7 +25,8 @@ def upload(link: Link, bundle: Pushable, report: Report) -> None:
         DeployError: `bundle.file` if a file here has changed, `transfer.*`, `device.disk.*`.
     """
     files = {one.sha256: one for one in bundle.manifest.files}
-    missing: dict[str, int] = link.ask("have", {"sha256": sorted(files)})["missing"]
+    missing = link.ask(HAVE, HaveRequest(sha256=tuple(sorted(files)))).missing
+    _check_asked_for(missing, files)
     total = sum(files[sha256].length_bytes - offset for sha256, offset in missing.items())
     done = 0
     with report.phase(_PHASE, total=total):
@@ -28,6 +34,16 @@ def upload(link: Link, bundle: Pushable, report: Report) -> None:
             taker = report.taker(_PHASE, before=done - offset, total=total)
             _send(link, bundle, files[sha256], offset, taker, report)
             done += files[sha256].length_bytes - offset
+
+
+def _check_asked_for(missing: Mapping[str, int], files: Mapping[str, BundledFile]) -> None:
+    for sha256, offset in missing.items():
+        if sha256 not in files or offset > files[sha256].length_bytes:
+            raise DeployError(
+                "transfer.protocol",
+                f"the device goes on at byte {offset} of blob {sha256[:12]}, which this release has not",
+                hint=PROVISION,
+            )
 
 
 def _send(

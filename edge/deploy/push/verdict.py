@@ -3,47 +3,54 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from edge.errors import EXIT_CODE_OF, DeployError
+from edge.wire.codec import encode
+from edge.wire.ending import Problem, error_of
+from edge.wire.status import LastSwitch, StateReport, StatusAnswer
 
-__all__ = ["COMMITTED", "elapsed_s", "is_on_trial", "serves_current", "verdict_of"]
+__all__ = ["COMMITTED", "elapsed_s", "is_on_trial", "serves_current", "state_of", "verdict_of"]
 
 COMMITTED = "committed"
 _CODE = re.compile(r"([a-z]+)(\.[a-z-]+)+(?=:)")
 
 
-def is_on_trial(status: Mapping[str, Any], release: str) -> bool:
+def state_of(status: StatusAnswer) -> StateReport:
+    """Return the state; DeployError, as the device says it, where it cannot read its own."""
+    if isinstance(status.state, Problem):
+        raise error_of(status.state)
+    return status.state
+
+
+def is_on_trial(status: StatusAnswer, release: str) -> bool:
     """Return whether the device is judging the release."""
-    state = status.get("state", {})
-    return bool(state.get("phase") == "trial" and state.get("target") == release)
+    state = state_of(status)
+    return state.phase == "trial" and state.target == release
 
 
-def serves_current(status: Mapping[str, Any]) -> bool:
+def serves_current(status: StatusAnswer) -> bool:
     """Return whether the service has come up with the current release, or has nothing to serve."""
-    health = status.get("health") or {}
-    current = status.get("current")
-    return current is None or bool(health.get("release") == current and health.get("is_ready"))
+    health, current = status.health, status.current
+    return current is None or (health is not None and health.release == current and health.is_ready)
 
 
-def elapsed_s(status: Mapping[str, Any]) -> int:
+def elapsed_s(status: StatusAnswer) -> int:
     """Return for how long the trial has been running, by the device's own clock, seconds."""
-    passed_ns = int(status["at"]["boottime_ns"]) - int(status["state"]["started_boottime_ns"])
+    passed_ns = status.at.boottime_ns - state_of(status).started_boottime_ns
     return max(0, passed_ns // 1_000_000_000)
 
 
-def verdict_of(status: Mapping[str, Any], release: str, before: Mapping[str, Any]) -> str | DeployError | None:
+def verdict_of(status: StatusAnswer, release: str, before: LastSwitch | None) -> str | DeployError | None:
     """Return `COMMITTED`, or why not; None without a verdict on `release` since the state's `last` was `before`."""
-    state = status.get("state", {})
-    last = state.get("last") or {}
-    if state.get("phase") == "trial" or last == before or last.get("release") != release:
+    state = state_of(status)
+    last = state.last
+    if state.phase == "trial" or last is None or last == before or last.release != release:
         return None
-    if last.get("result") == COMMITTED:
+    if last.result == COMMITTED:
         return COMMITTED
-    reason = str(last.get("reason") or "it did not say why")
-    evidence = {"last": dict(last), "current": status.get("current")}
-    if last.get("result") == "failed" and state.get("phase") == "failed":
+    reason = last.reason or "it did not say why"
+    evidence = {"last": encode(last), "current": status.current}
+    if last.result == "failed" and state.phase == "failed":
         return DeployError(
             "person.failed",
             f"release {release} failed ({reason}), and there is nothing to go back to",
@@ -52,7 +59,7 @@ def verdict_of(status: Mapping[str, Any], release: str, before: Mapping[str, Any
         )
     return DeployError(
         _code_of(reason),
-        f"release {release} was rolled back, {status.get('current') or 'nothing'} serves: {reason}",
+        f"release {release} was rolled back, {status.current or 'nothing'} serves: {reason}",
         hint="see edge-deploy logs; after the cause is gone: push --retry-bad",
         evidence=evidence,
     )

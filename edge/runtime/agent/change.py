@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 from edge.device.device import Device
 from edge.device.garbage import collect
@@ -15,35 +13,35 @@ from edge.device.state import Phase
 from edge.device.switch import confirm as confirm_trial
 from edge.device.switch import roll_back
 from edge.errors import DeployError
-from edge.runtime.agent.conversation import Request, text_of
 from edge.runtime.agent.release import restart_runtime, start_trial
 from edge.runtime.agent.session import Session
 from edge.runtime.trust import require_trusted
+from edge.wire.ending import Nothing
+from edge.wire.release import CollectedAnswer, ConfirmRequest, ReleaseAnswer, RollbackAnswer, RollbackRequest
+from edge.wire.verbs import GC, ROLLBACK
 
 __all__ = ["confirm", "gc", "rollback"]
 
 
-def confirm(session: Session, request: Request) -> Mapping[str, Any]:
+def confirm(session: Session, request: ConfirmRequest) -> ReleaseAnswer:
     """Confirm `release`, or whichever is on trial; needs no lock, because a push confirms over another connection."""
-    target = session.device.state().target
-    release = text_of(request, "release") if "release" in request.values else target
+    release = session.device.state().target if request.release is None else request.release
     if release is None:
         raise DeployError("request.not-armed", "no release is on trial", hint="edge-deploy status tells what serves")
     confirm_trial(session.device, release)
-    return {"release": release}
+    return ReleaseAnswer(release=release)
 
 
-def rollback(session: Session, request: Request) -> Mapping[str, Any]:
+def rollback(session: Session, request: RollbackRequest) -> RollbackAnswer:
     """Go back: at once to the release before, or, `to` one that is kept, by a trial like that of a push.
 
     The release before was proven, and it is what the device itself would go back to; any other one may have been
     proven long ago, with other cameras. Neither is gone to if its signer does not count today.
     """
-    session.check_locked(request)
+    session.check_locked(ROLLBACK)
     device = session.device
-    wanted = request.values.get("to")
-    if wanted is not None:
-        return _rollback_to(session, check_release(text_of(request, "to")))
+    if request.to is not None:
+        return _rollback_to(session, check_release(request.to))
     state = device.state()
     if state.phase is Phase.IDLE and state.fallback is None:
         raise DeployError(
@@ -60,10 +58,10 @@ def rollback(session: Session, request: Request) -> Mapping[str, Any]:
         by_person=True,
     )
     problem = restart_runtime(session)
-    return {"release": landing.release, "on_trial": landing.is_on_trial, "note": problem or ""}
+    return RollbackAnswer(release=landing.release, on_trial=landing.is_on_trial, note=problem or "")
 
 
-def _rollback_to(session: Session, release: str) -> Mapping[str, Any]:
+def _rollback_to(session: Session, release: str) -> RollbackAnswer:
     device = session.device
     if release not in device.releases.names():
         raise DeployError(
@@ -72,9 +70,10 @@ def _rollback_to(session: Session, release: str) -> Mapping[str, Any]:
             hint="kept are: " + (", ".join(device.releases.names()) or "none") + "; push the bundle again",
         )
     if device.releases.current() == release and device.state().phase is Phase.IDLE:
-        return {"release": release, "on_trial": False, "note": "it serves already"}
+        return RollbackAnswer(release=release, on_trial=False, note="it serves already")
     check_choice(device, release)
-    return {**start_trial(session, release, confirm=False, offer=None), "on_trial": True}
+    begun = start_trial(session, release, confirm=False, offer=None)
+    return RollbackAnswer(release=release, on_trial=True, note=begun.note)
 
 
 def check_choice(device: Device, release: str) -> None:
@@ -93,9 +92,10 @@ def check_choice(device: Device, release: str) -> None:
         )
 
 
-def gc(session: Session, request: Request) -> Mapping[str, Any]:
+def gc(session: Session, request: Nothing) -> CollectedAnswer:
     """Remove what nobody needs any more."""
-    session.check_locked(request)
-    return asdict(
-        session.talk.while_doing(lambda: collect(session.device, now_s=time.time()), phase="clean", total_s=None)
+    session.check_locked(GC)
+    collected = session.talk.while_doing(
+        lambda: collect(session.device, now_s=time.time()), phase="clean", total_s=None
     )
+    return CollectedAnswer(**asdict(collected))

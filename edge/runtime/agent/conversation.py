@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 import time
@@ -14,14 +13,21 @@ from typing import Any, TypeVar
 from edge.errors import DeployError
 from edge.transport.channel import Channel
 from edge.transport.frames import Blob, Frame, Message
+from edge.untrusted import cleaned
+from edge.wire.codec import encode
+from edge.wire.ending import Progress, problem_of
+from edge.wire.hello import DeviceHello, read_client_hello
+from edge.wire.peer import Peer
+from edge.wire.verbs import Verb
 
-__all__ = ["SILENCE_S", "ConnectionEnded", "Conversation", "Request", "number_of", "text_of"]
+__all__ = ["SILENCE_S", "ConnectionEnded", "Conversation", "Request"]
 
 SILENCE_S = 30.0
 _STEP_S = 0.5
 _REPORT_S = 1.0
 
 T = TypeVar("T")
+Q = TypeVar("Q")
 
 
 class ConnectionEnded(Exception):  # noqa: N818 - an end, not always an error
@@ -34,27 +40,10 @@ class ConnectionEnded(Exception):  # noqa: N818 - an end, not always an error
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asks for; its answers carry the same `number`."""
+    """What a client asks for, not yet read."""
 
     verb: str
-    number: int
     values: Mapping[str, Any]
-
-
-def text_of(request: Request, name: str, *, most: int = 1000) -> str:
-    """Return a text of the request; DeployError `request.value` if there is none."""
-    value = request.values.get(name)
-    if not isinstance(value, str) or len(value) > most:
-        raise DeployError("request.value", f"{request.verb}: expected {name} as a text of at most {most} characters")
-    return value
-
-
-def number_of(request: Request, name: str, *, most: int) -> int:
-    """Return a count of the request; DeployError `request.value` if there is none."""
-    value = request.values.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise DeployError("request.value", f"{request.verb}: expected {name} as a whole number from 0 to {most}")
-    return value
 
 
 class Conversation:
@@ -69,6 +58,7 @@ class Conversation:
         self._silence_s = silence_s
         self._heard_at = time.monotonic()
         self._number = 0
+        self._client = Peer(is_device=False)
         self._is_alone = False
         self.is_gone = False
 
@@ -87,9 +77,24 @@ class Conversation:
                 return self._opened(frame)
 
     def _opened(self, message: Message) -> Request:
-        number = message.values.get("id", 0)
+        values = dict(message.values)
+        number = values.pop("id", 0)
         self._number = number if isinstance(number, int) else 0
-        return Request(message.verb, self._number, message.values)
+        return Request(message.verb, values)
+
+    def meet(self, request: Request) -> None:
+        """Learn from its hello who the client is.
+
+        Raises:
+            DeployError: `transfer.version`; `request.order` if it is no hello, `request.value` if it is a bad one.
+        """
+        if request.verb != "hello":
+            raise DeployError("request.order", f"expected hello, got {_short(request.verb)}")
+        self._client = read_client_hello(request.values)
+
+    def read(self, verb: Verb[Q, Any], request: Request) -> Q:
+        """Return what the client asks for; DeployError `request.value`."""
+        return self._client.read(verb.request, request.values, where=verb.name)
 
     def next_blob(self) -> bytes:
         """Return the next bytes of the blob that was announced; DeployError `request.order` for a request."""
@@ -99,24 +104,22 @@ class Conversation:
                 return frame.content
             self._only_a_ping(frame)
 
-    def hello(self, values: Mapping[str, Any]) -> None:
+    def hello(self, hello: DeviceHello) -> None:
         """Say who we are."""
-        self._send(Message("hello", dict(values)))
+        self._send(Message("hello", encode(hello)))
 
-    def ok(self, values: Mapping[str, Any]) -> None:
-        """End the request well."""
-        self._send(Message("ok", {"id": self._number, **values}))
+    def ok(self, answer: object) -> None:
+        """End the request well; `answer` is a dataclass."""
+        self._send(Message("ok", {"id": self._number, **encode(answer)}))
 
     def err(self, error: DeployError) -> None:
         """End the request with an error."""
-        evidence = json.loads(json.dumps(error.evidence, default=str))
-        values = {"code": error.code, "problem": error.problem, "hint": error.hint, "evidence": evidence}
-        self._send(Message("err", {"id": self._number, **values}))
+        self._send(_err(self._number, error))
 
     def progress(self, phase: str, done: float, total: float | None, note: str = "") -> None:
         """Tell how far the request is."""
-        values = {"phase": phase, "done": done, "total": total, "note": note}
-        self._send(Message("progress", {"id": self._number, **values}))
+        progress = Progress(phase=phase, done=done, total=total, note=note)
+        self._send(Message("progress", {"id": self._number, **encode(progress)}))
 
     def while_doing(
         self, work: Callable[[], T], *, phase: str, total_s: float | None, note: Callable[[], str] = lambda: ""
@@ -162,8 +165,8 @@ class Conversation:
         if frame.verb == "ping":
             self._send(Message("ok", {"id": number}))
         else:
-            error = DeployError("request.order", f"{frame.verb[:50]} came while another request was under way")
-            self._send(Message("err", {"id": number, "code": error.code, "problem": error.problem}))
+            error = DeployError("request.order", f"{_short(frame.verb)} came while another request was under way")
+            self._send(_err(number, error))
 
     def _receive(self, timeout_s: float) -> Frame:
         try:
@@ -181,14 +184,22 @@ class Conversation:
         except DeployError as error:
             self._end(error)
         except ValueError as error:
-            # More than a frame holds, such as the health of ten thousand streams: not an end of the conversation.
-            large = DeployError("device.answer", f"the answer is too large: {error}")
-            self._send(Message("err", {"id": self._number, "code": large.code, "problem": large.problem}))
+            # More than a frame holds, such as the health of ten thousand streams, or a number that is none: not an end
+            # of the conversation.
+            self._send(_err(self._number, DeployError("device.answer", f"the answer cannot be sent: {error}")))
 
     def _end(self, error: DeployError) -> None:
         self.is_gone = True
         if not self._is_alone:
             raise ConnectionEnded(error) from None
+
+
+def _err(number: object, error: DeployError) -> Message:
+    return Message("err", {"id": number, **encode(problem_of(error))})
+
+
+def _short(verb: str) -> str:
+    return cleaned(verb[:50])
 
 
 def _fulfil(future: Future[T], work: Callable[[], T]) -> None:

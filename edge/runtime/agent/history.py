@@ -7,10 +7,11 @@ from edge.device.bad import read_bad
 from edge.device.counters import Counters
 from edge.device.device import Device
 from edge.device.settings import read_settings
-from edge.device.state import Phase
+from edge.device.state import Phase, State
 from edge.errors import DeployError
+from edge.wire.status import LastSwitch
 
-__all__ = ["channels_of", "check_not_bad", "check_trusted_state", "counters_of", "spent_by"]
+__all__ = ["channels_of", "check_not_bad", "check_trusted_state", "counters_of", "last_of", "spent_by"]
 
 
 def counters_of(manifest: Manifest) -> Counters:
@@ -56,3 +57,17 @@ def check_trusted_state(device: Device) -> None:
             f"the device stopped trying at {state.started_at}: {state.reason}",
             hint="edge-deploy rollback --to a release that is kept, or push a good one with --retry-bad",
         )
+
+
+def last_of(state: State) -> LastSwitch | None:
+    """Return how the last switch ended; None where there was none."""
+    last = state.last
+    if not last:
+        return None
+    return LastSwitch(
+        release=last.get("release"),
+        before=last.get("from"),
+        result=str(last.get("result")),
+        reason=last.get("reason"),
+        at=str(last.get("at")),
+    )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import Any
 
 from edge.bundle import fit
 from edge.device.counters import read_counters
@@ -15,18 +14,20 @@ from edge.device.moment import is_clock_sure
 from edge.device.settings import read_settings
 from edge.device.state import Phase
 from edge.errors import DeployError
-from edge.runtime.agent.builds import read_build_result
-from edge.runtime.agent.conversation import Request, text_of
-from edge.runtime.agent.history import channels_of, check_not_bad, check_trusted_state
+from edge.runtime.agent.builds import read_build_result, seconds_of
+from edge.runtime.agent.history import channels_of, check_not_bad, check_trusted_state, last_of
 from edge.runtime.agent.preflight import check_engine, check_preflight, need_of
 from edge.runtime.agent.session import Offer, Session
 from edge.runtime.soundness import why_better
 from edge.runtime.trust import time_of, verify_offer
+from edge.wire.ending import problem_of
+from edge.wire.offering import OfferRequest, PlanAnswer, PlannedEngine, PutManifestAnswer
+from edge.wire.verbs import PUT_MANIFEST
 
 __all__ = ["plan", "put_manifest"]
 
 
-def plan(session: Session, request: Request) -> Mapping[str, Any]:
+def plan(session: Session, request: OfferRequest) -> PlanAnswer:
     """Say what a push of this release would do; changes nothing and needs no lock."""
     offer = _read_offer(session, request)
     release = offer.manifest.release
@@ -36,32 +37,33 @@ def plan(session: Session, request: Request) -> Mapping[str, Any]:
     better = why_better(session.device, release)
     is_built = session.device.releases.is_ready(release) and better is None
     is_current = session.device.releases.current() == release and is_built and not missing
-    return {
-        "release": release,
-        "current": session.device.releases.current(),
-        "phase": state.phase.value,
-        "last": dict(state.last),
-        "is_unchanged": is_current and state.phase is Phase.IDLE,
-        "missing": {sha256: offer.lengths[sha256] - offset for sha256, offset in missing.items()},
-        "bytes": sum(offer.lengths[sha256] - offset for sha256, offset in missing.items()),
-        "engine": {"key": key, "build": not is_built, **_why_build(session, key, better)},
-        "refusals": [_as_json(error) for error in _refusals(session, offer, request)],
-    }
+    return PlanAnswer(
+        release=release,
+        current=session.device.releases.current(),
+        phase=state.phase.value,
+        last=last_of(state),
+        is_unchanged=is_current and state.phase is Phase.IDLE,
+        missing={sha256: offer.lengths[sha256] - offset for sha256, offset in missing.items()},
+        bytes=sum(offer.lengths[sha256] - offset for sha256, offset in missing.items()),
+        engine=_planned_engine(session, key, better, is_built=is_built),
+        refusals=tuple(problem_of(error) for error in _refusals(session, offer, request)),
+    )
 
 
-def _why_build(session: Session, key: str | None, better: str | None) -> Mapping[str, Any]:
+def _planned_engine(session: Session, key: str | None, better: str | None, *, is_built: bool) -> PlannedEngine:
     why = better or (
         "this release has none here yet; one of the same inputs is used again"
         if key is None
         else f"engine {key[:12]} is incomplete"
     )
     result = read_build_result(session.device)
-    return {"why": why, "last_build_s": result.get("seconds") if result.get("ok") is True else None}
+    last_build_s = seconds_of(result) if result.get("ok") is True else None
+    return PlannedEngine(key=key, build=not is_built, why=why, last_build_s=last_build_s)
 
 
-def put_manifest(session: Session, request: Request) -> Mapping[str, Any]:
+def put_manifest(session: Session, request: OfferRequest) -> PutManifestAnswer:
     """Take the offer of a release; from then on its blobs, and nothing else, are taken."""
-    session.check_locked(request)
+    session.check_locked(PUT_MANIFEST)
     session.offer = None
     offer = _read_offer(session, request)
     refusals = _refusals(session, offer, request)
@@ -73,11 +75,11 @@ def put_manifest(session: Session, request: Request) -> Mapping[str, Any]:
     if refusals:
         raise refusals[0]
     session.offer = offer
-    return {"release": offer.manifest.release, "signer": offer.signer}
+    return PutManifestAnswer(release=offer.manifest.release, signer=offer.signer)
 
 
-def _read_offer(session: Session, request: Request) -> Offer:
-    content, signature = _bytes_of(request, "manifest"), _bytes_of(request, "signature")
+def _read_offer(session: Session, request: OfferRequest) -> Offer:
+    content, signature = _bytes_of(request.manifest, "manifest"), _bytes_of(request.signature, "signature")
     found = verify_offer(session.device, content, signature)
     return Offer(
         manifest=found.manifest,
@@ -88,12 +90,12 @@ def _read_offer(session: Session, request: Request) -> Offer:
     )
 
 
-def _refusals(session: Session, offer: Offer, request: Request) -> list[DeployError]:
+def _refusals(session: Session, offer: Offer, request: OfferRequest) -> list[DeployError]:
     device, manifest = session.device, offer.manifest
     facts = gather_facts(device.layout)
     counters = read_counters(device.layout, device.durable.files)
     checks = [lambda: check_engine(manifest), *check_preflight(need_of(manifest, device), facts, device.layout)]
-    if request.values.get("retry_bad") is not True:
+    if not request.retry_bad:
         checks += [lambda: check_not_bad(device, manifest.release), lambda: check_trusted_state(device)]
     misfits = fit.refusals(
         manifest,
@@ -116,12 +118,8 @@ def _error_of(check: Callable[[], None]) -> DeployError | None:
     return None
 
 
-def _bytes_of(request: Request, name: str) -> bytes:
+def _bytes_of(text: str, name: str) -> bytes:
     try:
-        return base64.b64decode(text_of(request, name, most=256 * 1024), validate=True)
+        return base64.b64decode(text, validate=True)
     except ValueError:
-        raise DeployError("request.value", f"{request.verb}: {name} is no base64") from None
-
-
-def _as_json(error: DeployError) -> dict[str, Any]:
-    return {"code": error.code, "problem": error.problem, "hint": error.hint, "evidence": error.evidence}
+        raise DeployError("request.value", f"{name} of an offer: expected base64") from None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from edge.device.device import Device
 from edge.device.health import read_health
@@ -13,9 +11,10 @@ from edge.device.state import Phase, State
 from edge.device.switch import switch_to
 from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
-from edge.runtime.agent.conversation import Request
 from edge.runtime.agent.release import restart_runtime
 from edge.runtime.agent.session import Session, lock
+from edge.wire.ending import Nothing
+from edge.wire.sending import LockRequest
 
 __all__ = ["lock_or_take_up"]
 
@@ -24,7 +23,7 @@ _AGE_S = 15.0  # a judge that was asked for a moment ago may not be there yet
 _START_S = 30.0
 
 
-def lock_or_take_up(session: Session, request: Request) -> Mapping[str, Any]:
+def lock_or_take_up(session: Session, request: LockRequest) -> Nothing:
     """Answer a request for the lock; where a trial without a judge is in its way, give it one first.
 
     Without that it would last until the next boot: each push would be told to wait for a verdict that never comes.
@@ -37,9 +36,9 @@ def lock_or_take_up(session: Session, request: Request) -> Mapping[str, Any]:
         raise
 
 
-def _take_up(session: Session, request: Request) -> None:
+def _take_up(session: Session, request: LockRequest) -> None:
     # With the lock held: whoever switches at this moment has it, and then nothing is orphaned.
-    lock(session, Request(verb=request.verb, number=request.number, values={**request.values, "in_trial": True}))
+    lock(session, replace(request, in_trial=True))
     try:
         state = session.device.state()
         if state.phase is Phase.TRIAL and state.target is not None and _is_orphaned(session, state):

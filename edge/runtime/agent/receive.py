@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from edge.device.store import check_sha256
 from edge.errors import DeployError
-from edge.runtime.agent.conversation import Request, number_of, text_of
 from edge.runtime.agent.session import Offer, Session
+from edge.wire.ending import Nothing
+from edge.wire.sending import BlobRequest, HaveAnswer, HaveRequest
+from edge.wire.verbs import BLOB, HAVE, Verb
 
 __all__ = ["blob", "have"]
 
-_MAX_LENGTH_BYTES = 2**50
 
-
-def have(session: Session, request: Request) -> Mapping[str, Any]:
+def have(session: Session, request: HaveRequest) -> HaveAnswer:
     """Return the offset to go on from for each of the asked blobs that is not here."""
-    offer = _offer(session, request)
-    asked = request.values.get("sha256")
-    if not isinstance(asked, list) or not all(isinstance(one, str) for one in asked):
-        raise DeployError("request.value", "have: expected sha256 as a list of texts")
-    return {"missing": session.device.store.missing({one: _length_of(offer, one) for one in asked})}
+    offer = _offer(session, HAVE)
+    asked = {one: _length_of(offer, one) for one in request.sha256}
+    return HaveAnswer(missing=session.device.store.missing(asked))
 
 
-def blob(session: Session, request: Request) -> Mapping[str, Any]:
+def blob(session: Session, request: BlobRequest) -> Nothing:
     """Take the rest of a blob from `offset` on; each part that is in its file is acknowledged by a progress."""
-    offer = _offer(session, request)
-    sha256 = check_sha256(text_of(request, "sha256"))
+    offer = _offer(session, BLOB)
+    sha256, offset = check_sha256(request.sha256), request.offset
     length = _length_of(offer, sha256)
-    offset = number_of(request, "offset", most=_MAX_LENGTH_BYTES)
     store = session.device.store
     if store.has(sha256):
-        return {}
-    _check_agreed(sha256, offset, store.begin(sha256, length), length, request)
+        return Nothing()
+    _check_agreed(request, store.begin(sha256, length), length)
     while offset < length:
         content = session.talk.next_blob()
         if len(content) > length - offset:
@@ -44,13 +40,13 @@ def blob(session: Session, request: Request) -> Mapping[str, Any]:
         offset += len(content)
         session.talk.progress("blob", offset, length)
     session.talk.while_doing(lambda: store.finish(sha256, length), phase="hash", total_s=None)
-    return {}
+    return Nothing()
 
 
-def _offer(session: Session, request: Request) -> Offer:
-    session.check_locked(request)
+def _offer(session: Session, verb: Verb[Any, Any]) -> Offer:
+    session.check_locked(verb)
     if session.offer is None:
-        raise DeployError("request.order", f"{request.verb}: no release has been offered")
+        raise DeployError("request.order", f"{verb.name}: no release has been offered")
     return session.offer
 
 
@@ -61,10 +57,10 @@ def _length_of(offer: Offer, sha256: str) -> int:
     return length
 
 
-def _check_agreed(sha256: str, offset: int, here: int, length: int, request: Request) -> None:
-    if number_of(request, "length", most=_MAX_LENGTH_BYTES) != length - offset or offset != here:
+def _check_agreed(request: BlobRequest, here: int, length: int) -> None:
+    if request.length != length - request.offset or request.offset != here:
         raise DeployError(
             "transfer.offset",
-            f"blob {sha256[:12]}: {here} of {length} bytes are here, the sender goes on from {offset}",
+            f"blob {request.sha256[:12]}: {here} of {length} bytes are here, the sender goes on from {request.offset}",
             evidence={"offset": here},
         )

@@ -14,12 +14,13 @@ from edge.device.settings import read_settings
 from edge.device.switch import arm, switch_to
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
-from edge.runtime.agent.builds import read_build_result
-from edge.runtime.agent.conversation import Request
+from edge.runtime.agent.builds import built_of, read_build_result
 from edge.runtime.agent.history import counters_of, spent_by
 from edge.runtime.agent.session import Offer, Session
 from edge.runtime.build_progress import read_progress
 from edge.runtime.soundness import why_better
+from edge.wire.release import BuildAnswer, BuildRequest, ReleaseAnswer, StageRequest, SwitchAnswer, SwitchRequest
+from edge.wire.verbs import BUILD, STAGE, SWITCH
 
 __all__ = ["build", "stage", "start_trial", "switch"]
 
@@ -27,9 +28,9 @@ _TRIAL_START_S = 30.0
 _RESTART_S = 240.0
 
 
-def stage(session: Session, request: Request) -> Mapping[str, Any]:
+def stage(session: Session, request: StageRequest) -> ReleaseAnswer:
     """Make the release of its blobs, each of which is read once more; from here on no older one is taken."""
-    offer, device = session.offered(request), session.device
+    offer, device = session.offered(STAGE, request.release), session.device
     damaged = [sha256 for sha256 in offer.lengths if device.store.has(sha256) and not _is_whole(session, offer, sha256)]
     for sha256 in damaged:
         device.store.quarantine(sha256)
@@ -46,35 +47,36 @@ def stage(session: Session, request: Request) -> Mapping[str, Any]:
     device.releases.stage(manifest.release, manifest=offer.content, signature=offer.signature, files=files)
     with device.locked():
         raise_counters(device.layout, device.durable, counters_of(manifest))
-        if request.values.get("retry_bad") is True:
+        if request.retry_bad:
             forget_bad(device.layout, device.durable, manifest.release)
-    return {"release": manifest.release}
+    return ReleaseAnswer(release=manifest.release)
 
 
 def _is_whole(session: Session, offer: Offer, sha256: str) -> bool:
     return session.talk.while_doing(lambda: session.device.store.verify(sha256), phase="verify", total_s=None)
 
 
-def build(session: Session, request: Request) -> Mapping[str, Any]:
+def build(session: Session, request: BuildRequest) -> BuildAnswer:
     """Build the engine in its own unit, and prove it on the golden frames; the old release serves meanwhile.
 
     With `detach` the device goes on alone from here: it builds, switches, and judges.
     """
-    offer = session.offered(request)
-    if request.values.get("detach") is not True:
+    offer = session.offered(BUILD, request.release)
+    if not request.detach:
         return _build(session, offer)
-    session.talk.ok({"detached": True})
+    session.talk.ok(BuildAnswer(detached=True))
     session.talk.go_on_alone()
     _build(session, offer)
-    return start_trial(session, offer.manifest.release, confirm=False, offer=offer)
+    start_trial(session, offer.manifest.release, confirm=False, offer=offer)
+    return BuildAnswer(detached=True)
 
 
-def _build(session: Session, offer: Offer) -> Mapping[str, Any]:
+def _build(session: Session, offer: Offer) -> BuildAnswer:
     device, release = session.device, offer.manifest.release
     key = device.releases.engine_key(release)
     is_usable = device.releases.is_ready(release) and why_better(device, release) is None
     if key is not None and is_usable and _is_proven(session, release, key):
-        return {"key": key, "seconds": 0.0, "golden": {}, "skipped": True}
+        return BuildAnswer(key=key, seconds=0.0, skipped=True)
     failure = _run_builder(session, release)
     if read_build_result(session.device).get("release") not in (release, None):
         # A build that an earlier push had begun was still running, and it was that one which we waited for.
@@ -105,7 +107,7 @@ def _is_proven(session: Session, release: str, key: str) -> bool:
     return result.get("release") == release and result.get("key") == key and result.get("ok") is True
 
 
-def _result(session: Session, release: str, failure: DeployError | None) -> Mapping[str, Any]:
+def _result(session: Session, release: str, failure: DeployError | None) -> BuildAnswer:
     result = read_build_result(session.device)
     if result.get("release") != release:
         # It was killed, or never came so far as to write anything.
@@ -123,16 +125,9 @@ def _result(session: Session, release: str, failure: DeployError | None) -> Mapp
             else "the old release serves; look at: journalctl -u edge-build",
             evidence=result["evidence"] if isinstance(result.get("evidence"), dict) else {},
         )
-    key = str(result.get("key", ""))
-    session.device.releases.attach_engine(release, key)
-    engine: dict[str, Any] = {name: result[name] for name in ("engine", "precision", "report") if name in result}
-    return {
-        "key": key,
-        "seconds": result.get("seconds"),
-        "golden": result.get("golden", {}),
-        "skipped": False,
-        **engine,
-    }
+    built = built_of(result)
+    session.device.releases.attach_engine(release, built.key or "")
+    return built
 
 
 def _code_of(result: Mapping[str, Any]) -> str:
@@ -140,14 +135,13 @@ def _code_of(result: Mapping[str, Any]) -> str:
     return code if code.partition(".")[0] in ("build", "smoke", "device", "verify") else "build.failed"
 
 
-def switch(session: Session, request: Request) -> Mapping[str, Any]:
+def switch(session: Session, request: SwitchRequest) -> SwitchAnswer:
     """Arm, switch, restart, start the trial; from the arming on the device finishes this alone, whoever listens."""
-    offer = session.offered(request)
-    confirm = request.values.get("confirm") is True
-    return start_trial(session, offer.manifest.release, confirm=confirm, offer=offer)
+    offer = session.offered(SWITCH, request.release)
+    return start_trial(session, offer.manifest.release, confirm=request.confirm, offer=offer)
 
 
-def start_trial(session: Session, release: str, *, confirm: bool, offer: Offer | None) -> Mapping[str, Any]:
+def start_trial(session: Session, release: str, *, confirm: bool, offer: Offer | None) -> SwitchAnswer:
     """Put a release on trial that is complete and has its engine."""
     device = session.device
     baseline = session.talk.while_doing(
@@ -167,7 +161,7 @@ def start_trial(session: Session, release: str, *, confirm: bool, offer: Offer |
     problem = restart_runtime(session)
     # Also when the restart failed: the trial is who says so, and who starts the way back.
     session.units.start(TRIAL_UNIT, wait=False, timeout_s=_TRIAL_START_S)
-    return {"release": release, "confirm": confirm, "note": problem or ""}
+    return SwitchAnswer(release=release, confirm=confirm, note=problem or "")
 
 
 def restart_runtime(session: Session) -> str | None:

@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from edge.device.device import Device
 from edge.device.units import Units
@@ -20,30 +20,43 @@ from edge.runtime.agent.release import build, stage, switch
 from edge.runtime.agent.session import Session, greeting, ping
 from edge.runtime.agent.watch import facts, logs, status
 from edge.transport.channel import Channel
-from edge.transport.frames import PROTOCOL
+from edge.untrusted import cleaned
+from edge.wire import verbs
+from edge.wire.peer import PROVISION
+from edge.wire.verbs import Verb
 
 __all__ = ["serve"]
 
-Answer = Callable[[Session, Request], Mapping[str, Any]]
+Q = TypeVar("Q")
+A = TypeVar("A")
+Answer = Callable[[Session, Any], object]
 
-_VERBS: Mapping[str, Answer] = MappingProxyType(
-    {
-        "plan": plan,
-        "lock": lock_or_take_up,
-        "put-manifest": put_manifest,
-        "have": have,
-        "blob": blob,
-        "stage": stage,
-        "build": build,
-        "switch": switch,
-        "status": status,
-        "confirm": confirm,
-        "rollback": rollback,
-        "gc": gc,
-        "logs": logs,
-        "facts": facts,
-        "ping": ping,
-    }
+
+def _by(verb: Verb[Q, A], function: Callable[[Session, Q], A]) -> tuple[str, Answer]:
+    """Return an entry of the table; that the function takes and gives what the verb says is checked here."""
+    return verb.name, function
+
+
+_ANSWERS: Mapping[str, Answer] = MappingProxyType(
+    dict(
+        (
+            _by(verbs.PLAN, plan),
+            _by(verbs.LOCK, lock_or_take_up),
+            _by(verbs.PUT_MANIFEST, put_manifest),
+            _by(verbs.HAVE, have),
+            _by(verbs.BLOB, blob),
+            _by(verbs.STAGE, stage),
+            _by(verbs.BUILD, build),
+            _by(verbs.SWITCH, switch),
+            _by(verbs.STATUS, status),
+            _by(verbs.CONFIRM, confirm),
+            _by(verbs.ROLLBACK, rollback),
+            _by(verbs.GC, gc),
+            _by(verbs.LOGS, logs),
+            _by(verbs.FACTS, facts),
+            _by(verbs.PING, ping),
+        )
+    )
 )
 # A line of the audit is a write to the flash: who only looks, or sends a part of what stage then names, leaves none.
 _AUDITED = frozenset({"lock", "put-manifest", "stage", "build", "switch", "confirm", "rollback", "gc"})
@@ -67,26 +80,16 @@ def serve(channel: Channel, device: Device, units: Units, *, origin: str, silenc
 def _greet(talk: Conversation, device: Device) -> bool:
     try:
         talk.hello(greeting(device))
+        talk.meet(talk.next_request())
     except DeployError as error:
         talk.err(error)
         return False
-    request = talk.next_request()
-    if request.verb == "hello" and request.values.get("protocol") == PROTOCOL:
-        return True
-    theirs = str(request.values.get("protocol", "none"))[:20]
-    talk.err(
-        DeployError(
-            "transfer.version",
-            f"the device speaks protocol {PROTOCOL}, the client {theirs}",
-            hint="run: edge-deploy provision, with the same edge-deploy that pushes",
-        )
-    )
-    return False
+    return True
 
 
 def _answer(session: Session, request: Request) -> None:
     try:
-        values = _function_of(request)(session, request)
+        answer = _answer_to(session, request)
         _audit(session, request, "ok")
     except DeployError as error:
         _refuse(session, request, error)
@@ -97,21 +100,19 @@ def _answer(session: Session, request: Request) -> None:
         traceback.print_exc(file=sys.stderr)
         internal = DeployError(
             "device.internal",
-            f"{request.verb[:50]}: {type(error).__name__}: {error}",
+            f"{cleaned(request.verb[:50])}: {type(error).__name__}: {error}",
             hint="report it, with the output of edge-deploy logs",
         )
         _refuse(session, request, internal)
     else:
-        session.talk.ok(values)
+        session.talk.ok(answer)
 
 
-def _function_of(request: Request) -> Answer:
-    function = _VERBS.get(request.verb)
-    if function is None:
-        raise DeployError(
-            "request.verb", f"{request.verb[:50]!r} is not known here", hint="update the device's software"
-        )
-    return function
+def _answer_to(session: Session, request: Request) -> object:
+    verb = verbs.VERBS.get(request.verb)
+    if verb is None:
+        raise DeployError("request.verb", f"{cleaned(request.verb[:50])!r} is not known here", hint=PROVISION)
+    return _ANSWERS[verb.name](session, session.talk.read(verb, request))
 
 
 def _refuse(session: Session, request: Request, error: DeployError) -> None:

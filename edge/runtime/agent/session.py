@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from edge.bundle.manifest import Manifest
 from edge.device.device import Device
-from edge.device.facts import facts_as_json, gather_facts
+from edge.device.facts import gather_facts
 from edge.device.lock import PushLock
 from edge.device.moment import this_moment
 from edge.device.state import Phase
 from edge.device.units import Units
 from edge.errors import DeployError
-from edge.runtime.agent.conversation import Conversation, Request, text_of
-from edge.transport.frames import PROTOCOL
-from edge.version import __version__
+from edge.runtime.agent.conversation import Conversation
+from edge.wire.ending import Nothing
+from edge.wire.facts import FactsAnswer
+from edge.wire.hello import DeviceHello
+from edge.wire.sending import LockRequest
+from edge.wire.verbs import Verb
 
-__all__ = ["Offer", "Session", "greeting", "lock", "ping"]
+__all__ = ["Offer", "Session", "facts_of", "greeting", "lock", "ping"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +65,16 @@ class Session:
         self._has_lock = False
         self._held.close()
 
-    def check_locked(self, request: Request) -> None:
+    def check_locked(self, verb: Verb[Any, Any]) -> None:
         """Raise DeployError `request.order` unless this session holds the push lock."""
         if not self._has_lock:
-            raise DeployError("request.order", f"{request.verb}: only the holder of the lock may ask for it")
+            raise DeployError("request.order", f"{verb.name}: only the holder of the lock may ask for it")
 
-    def offered(self, request: Request) -> Offer:
-        """Return the release that was put, if `request` names it; DeployError `request.order`."""
-        self.check_locked(request)
-        release = text_of(request, "release")
+    def offered(self, verb: Verb[Any, Any], release: str) -> Offer:
+        """Return the release that was put, if it is `release`; DeployError `request.order`."""
+        self.check_locked(verb)
         if self.offer is None or self.offer.manifest.release != release:
-            raise DeployError("request.order", f"{request.verb}: release {release[:20]} has not been offered")
+            raise DeployError("request.order", f"{verb.name}: release {release[:20]} has not been offered")
         return self.offer
 
     def audit(self, what: str, result: str) -> None:
@@ -89,24 +90,24 @@ class Session:
         )
 
 
-def greeting(device: Device) -> dict[str, Any]:
+def greeting(device: Device) -> DeviceHello:
     """Return the first frame: what speaks here, and what it stands on."""
-    return {
-        "protocol": PROTOCOL,
-        "software": __version__,
-        "facts": facts_as_json(gather_facts(device.layout)),
-        "current": device.releases.current(),
-    }
+    return DeviceHello(facts=facts_of(device), current=device.releases.current())
 
 
-def lock(session: Session, request: Request) -> Mapping[str, Any]:
+def facts_of(device: Device) -> FactsAnswer:
+    """Return what the device measures of itself."""
+    return FactsAnswer(**asdict(gather_facts(device.layout)))
+
+
+def lock(session: Session, request: LockRequest) -> Nothing:
     """Hold the push lock until the connection ends; while a release is on trial only who says `in_trial` gets it.
 
     That is a person who wants to go back; a push would only be in the way of the verdict.
     """
-    session.take_lock(text_of(request, "who", most=200), text_of(request, "why", most=200))
+    session.take_lock(request.who, request.why)
     state = session.device.state()
-    if state.phase is Phase.TRIAL and request.values.get("in_trial") is not True:
+    if state.phase is Phase.TRIAL and not request.in_trial:
         session.close()
         raise DeployError(
             "lock.trial",
@@ -114,9 +115,9 @@ def lock(session: Session, request: Request) -> Mapping[str, Any]:
             hint="wait for its verdict (edge-deploy status), or give --lock-wait",
             evidence={"release": state.target, "since": state.started_at},
         )
-    return {}
+    return Nothing()
 
 
-def ping(session: Session, request: Request) -> Mapping[str, Any]:
+def ping(session: Session, request: Nothing) -> Nothing:
     """Say that we are there."""
-    return {}
+    return Nothing()

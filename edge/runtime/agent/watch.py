@@ -5,67 +5,85 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
 
 from edge.device.bad import read_bad
-from edge.device.engine_record import read_record
-from edge.device.facts import facts_as_json, gather_facts
+from edge.device.engine_record import EngineRecord, read_record
 from edge.device.health import read_health
 from edge.device.lock import PushLock
 from edge.device.moment import this_moment
 from edge.device.units import RUNTIME_UNIT
 from edge.errors import DeployError
 from edge.reading import json_object
-from edge.runtime.agent.conversation import Request, number_of
-from edge.runtime.agent.session import Session
+from edge.runtime.agent.history import last_of
+from edge.runtime.agent.session import Session, facts_of
 from edge.runtime.soundness import why_better
+from edge.wire.codec import Misfit, decode
+from edge.wire.ending import Nothing, Problem, problem_of
+from edge.wire.facts import FactsAnswer
+from edge.wire.peer import REVISION
+from edge.wire.status import (
+    BadReport,
+    HealthReport,
+    HolderReport,
+    KeptReport,
+    LogsAnswer,
+    LogsRequest,
+    MomentReport,
+    StateReport,
+    StatusAnswer,
+    UnitReport,
+)
 
 __all__ = ["facts", "logs", "status"]
 
 _JOURNAL = "/usr/bin/journalctl"
 _UNITS = ("edge-runtime", "edge-build", "edge-trial", "edge-rollback", "edge-recover")
-_MAX_LINES = 1000
 _MAX_LINE = 1000
 _MAX_LOG_BYTES = 128 * 1024
 _JOURNAL_TIMEOUT_S = 10.0
 
 
-def status(session: Session, request: Request) -> Mapping[str, Any]:
+T = TypeVar("T")
+
+
+def status(session: Session, request: Nothing) -> StatusAnswer:
     """Return state, releases, health and unit; a damaged part is named in its place, so that the rest is seen."""
     device = session.device
-    return {
-        "at": asdict(this_moment()),
-        "current": device.releases.current(),
-        "state": _or_problem(lambda: {**asdict(device.state()), "phase": device.state().phase.value}),
-        "releases": [_release(session, name) for name in device.releases.names()],
-        "bad": {name: asdict(bad) for name, bad in read_bad(device.layout, device.durable.files).items()},
-        "health": _health(session),
-        "unit": _or_problem(lambda: asdict(session.units.state(RUNTIME_UNIT))),
-        "lock": PushLock(device.layout).holder(),
-    }
+    bad = read_bad(device.layout, device.durable.files)
+    return StatusAnswer(
+        at=MomentReport(**asdict(this_moment())),
+        current=device.releases.current(),
+        state=_or_problem(lambda: _state(session)),
+        releases=tuple(_release(session, name) for name in device.releases.names()),
+        bad={name: BadReport(verdict=one.verdict.value, reason=one.reason, at=one.at) for name, one in bad.items()},
+        health=_health(session),
+        unit=_or_problem(lambda: UnitReport(**asdict(session.units.state(RUNTIME_UNIT)))),
+        lock=_told(HolderReport, PushLock(device.layout).holder()),
+    )
 
 
-def facts(session: Session, request: Request) -> Mapping[str, Any]:
+def facts(session: Session, request: Nothing) -> FactsAnswer:
     """Return what the device measures of itself."""
-    return facts_as_json(gather_facts(session.device.layout))
+    return facts_of(session.device)
 
 
-def logs(session: Session, request: Request) -> Mapping[str, Any]:
+def logs(session: Session, request: LogsRequest) -> LogsAnswer:
     """Return the last lines of our units, oldest first, where this user may read the journal."""
-    count = number_of(request, "lines", most=_MAX_LINES)
+    count = request.lines
     units = [part for unit in _UNITS for part in ("-u", unit)]
     command = [_JOURNAL, "--no-pager", "-q", "-o", "short-iso", "-n", str(count), *units]
     try:
         told, complaint = _tail_of(command)
     except OSError as error:
-        return {"lines": [], "note": f"the journal cannot be read: {error}"}
+        return LogsAnswer(lines=(), note=f"the journal cannot be read: {error}")
     lines = [line[:_MAX_LINE] for line in told.decode("utf-8", "replace").splitlines()]
     note = complaint.decode("utf-8", "replace").strip()
     if not lines and not note:
         note = "the journal has no lines of our units that this user may read (group systemd-journal)"
-    return {"lines": lines[-count:] if count else [], "note": note}
+    return LogsAnswer(lines=tuple(lines[-count:]) if count else (), note=note)
 
 
 def _tail_of(command: Sequence[str]) -> tuple[bytes, bytes]:
@@ -89,46 +107,77 @@ def _tail_of(command: Sequence[str]) -> tuple[bytes, bytes]:
             process.kill()
 
 
-def _release(session: Session, name: str) -> Mapping[str, Any]:
+def _state(session: Session) -> StateReport:
+    state = session.device.state()
+    return StateReport(**{**asdict(state), "phase": state.phase.value, "last": last_of(state)})
+
+
+def _release(session: Session, name: str) -> KeptReport:
     releases = session.device.releases
-    text = _or_problem(lambda: json_object(releases.manifest(name)))
-    return {
-        "release": name,
-        "pipeline": text.get("pipeline_name"),
-        "channel": text.get("channel"),
-        "sequence": text.get("sequence"),
-        "created_at": text.get("created_at"),
-        "is_ready": releases.is_ready(name),
-        **_engine(session, name),
-    }
+    said = _or_problem(lambda: _Manifest.of(releases.manifest(name)))
+    manifest = _Manifest() if isinstance(said, Problem) else said
+    engine = _engine(session, name)
+    return KeptReport(
+        release=name,
+        pipeline=manifest.pipeline_name,
+        channel=manifest.channel,
+        sequence=manifest.sequence,
+        created_at=manifest.created_at,
+        is_ready=releases.is_ready(name),
+        engine=None if engine is None else _line(session, name, engine),
+        precision=None if engine is None else engine.precision[:_MAX_LINE],
+    )
 
 
-def _engine(session: Session, name: str) -> Mapping[str, Any]:
-    """Return what the engine of a release runs and why; nothing where there is none that can be read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Manifest:
+    """What is shown of a manifest."""
+
+    pipeline_name: str | None = None
+    channel: str | None = None
+    sequence: int | None = None
+    created_at: str | None = None
+
+    @classmethod
+    def of(cls, content: bytes) -> _Manifest:
+        values = json_object(content)
+        told = {one.name: values[one.name] for one in fields(cls) if one.name in values}
+        return decode(cls, told, where="manifest.json", revision=0, ours=REVISION)
+
+
+def _line(session: Session, name: str, engine: EngineRecord) -> str:
+    return "; ".join(part for part in (engine.line[:_MAX_LINE], why_better(session.device, name)) if part)
+
+
+def _engine(session: Session, name: str) -> EngineRecord | None:
+    """Return what the engine of a release runs and why; None where there is none that can be read."""
     key = session.device.releases.engine_key(name)
     try:
-        record = None if key is None else read_record(session.device.engines, key)
+        return None if key is None else read_record(session.device.engines, key)
     except DeployError:
-        record = None
-    if record is None:
-        return {}
-    line = "; ".join(part for part in (record.line[:_MAX_LINE], why_better(session.device, name)) if part)
-    return {"engine": line, "precision": record.precision[:_MAX_LINE]}
+        return None
 
 
-def _health(session: Session) -> Mapping[str, Any] | None:
+def _health(session: Session) -> HealthReport | None:
     health = read_health(session.device.layout.health)
     if health is None:
         return None
-    age_ns = this_moment().boottime_ns - health.at_boottime_ns
-    return {**asdict(health), "age_s": round(age_ns / 1e9, 1)}
+    age_s = round((this_moment().boottime_ns - health.at_boottime_ns) / 1e9, 1)
+    return _told(HealthReport, {**asdict(health), "age_s": age_s})
 
 
-def _or_problem(read: Any) -> dict[str, Any]:
+def _told(kind: type[T], values: Mapping[str, Any] | None) -> T | None:
+    """Return what another process has said of itself; None where it says nothing that can be read."""
     try:
-        value: dict[str, Any] = read()
+        return None if values is None else decode(kind, values, where=kind.__name__, revision=REVISION, ours=REVISION)
+    except Misfit:
+        return None
+
+
+def _or_problem(read: Callable[[], T]) -> T | Problem:
+    try:
+        return read()
     except DeployError as error:
-        return {"code": error.code, "problem": error.problem}
-    except ValueError as error:
-        return {"code": "device.damaged", "problem": str(error)}
-    return value
+        return problem_of(error)
+    except (ValueError, TypeError) as error:
+        return Problem(code="device.damaged", problem=str(error))

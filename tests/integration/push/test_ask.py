@@ -11,9 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from edge.deploy.fleet.ask import ask_each
+from edge.deploy.fleet.ask import Asked
 from edge.device.health import decode_health, encode_health
 from edge.transport.local import LocalChannel
+from edge.wire.ending import Nothing
+from edge.wire.verbs import STATUS, Verb
 from tests.support.device_root import DeviceRoot
 from tests.support.fleet import Running, targets
 from tests.support.mosquitto import free_port
@@ -35,10 +37,11 @@ def device(tmp_path):
 def test_the_answer_is_the_evidence(device):
     (target,) = targets(1)
 
-    outcome = ask_each("status", connect=lambda _: device.connect())(target, lambda _: None, threading.Event())
+    asked = Asked(STATUS, Nothing(), connect=lambda _: device.connect())
+    outcome = asked(target, lambda _: None, threading.Event())
 
     assert outcome.is_done
-    assert outcome.release is None
+    assert asked.answers[target.name].state.phase == "idle"
     assert outcome.evidence["state"]["phase"] == "idle"
     assert "id" not in outcome.evidence
 
@@ -46,14 +49,15 @@ def test_the_answer_is_the_evidence(device):
 def test_what_the_device_refuses_is_told_as_it_says_it(device):
     (target,) = targets(1)
 
-    outcome = ask_each("no-such", connect=lambda _: device.connect())(target, lambda _: None, threading.Event())
+    asked = Asked(Verb("no-such", Nothing, Nothing), Nothing(), connect=lambda _: device.connect())
+    outcome = asked(target, lambda _: None, threading.Event())
 
     assert (outcome.result, outcome.code, outcome.exit_code) == ("refused", "request.verb", 2)
 
 
 def test_a_silent_target_holds_nobody_up(device):
     channels = {"d-00": device.connect, "d-01": lambda: LocalChannel(SILENT)}
-    one = ask_each("status", deadline_s=2.0, connect=lambda target: channels[target.name]())
+    one = Asked(STATUS, Nothing(), deadline_s=2.0, connect=lambda target: channels[target.name]())
 
     result = Running(targets(2), one, order=None).join()
 
@@ -69,7 +73,7 @@ def test_an_interrupt_closes_the_connection():
         opened.append(LocalChannel(SILENT))
         return opened[0]
 
-    running = Running(targets(1), ask_each("status", connect=connect), order=None)
+    running = Running(targets(1), Asked(STATUS, Nothing(), connect=connect), order=None)
     wait_until(lambda: opened, what="a connection")
     running.inbox.interrupt()
     running.inbox.interrupt()

@@ -9,6 +9,8 @@ import pytest
 
 from edge.deploy.push.link import Link
 from edge.device.health import encode_health, read_health
+from edge.wire.ending import Nothing
+from edge.wire.verbs import STATUS
 from tests.support.odd_files import ODD, odd_file
 
 pytestmark = pytest.mark.integration
@@ -80,7 +82,7 @@ def test_status_answers_though_the_health_file_is(what, compromised):
     with odd_file(what, compromised.layout.health):
         link = Link(compromised.connect(), _after(DEADLINE_S))
         try:
-            assert link.ask("status")["health"] is None
+            assert link.ask(STATUS, Nothing()).health is None
         finally:
             link.close()
 

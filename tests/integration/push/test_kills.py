@@ -18,6 +18,8 @@ from edge.device.lock import PushLock
 from edge.device.moment import this_moment
 from edge.device.state import Phase
 from edge.device.switch import arm
+from edge.wire.sending import LockRequest
+from edge.wire.verbs import LOCK
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.integration
@@ -113,7 +115,7 @@ def _stop_when_armed(device, stop):
 
 def test_f8_an_agent_whose_client_says_nothing_ends_and_gives_the_lock_back(device):
     with contextlib.closing(Link(device.connect_impatient(silence_s=0.5), threading.Event())) as link:
-        link.ask("lock", {"who": "tester", "why": "test"})
+        link.ask(LOCK, LockRequest(who="tester", why="test"))
         assert PushLock(device.layout).holder()["who"] == "tester"
         assert _seconds_until_free(device) <= 2.0
 

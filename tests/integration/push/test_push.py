@@ -1,7 +1,6 @@
 """One target, the real agent as a process, scripted builder and trial: what a person is told, what the device has."""
 
 import base64
-import contextlib
 import json
 import os
 import threading
@@ -10,11 +9,11 @@ import time
 import pytest
 
 from edge.bundle.manifest import GoldenFrames
-from edge.deploy.push.link import Link
 from edge.device.state import Phase
 from edge.errors import DeployError
 from edge.transport.ssh import SshChannel
 from tests.support.device_releases import attach_engine
+from tests.support.raw_client import RawClient
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.integration
@@ -25,8 +24,8 @@ def _phases(device):
 
 
 def _ask(device, *requests):
-    with contextlib.closing(Link(device.connect(), threading.Event())) as link:
-        return [link.ask(verb, values) for verb, values in requests][-1]
+    with RawClient(device.connect()) as client:
+        return [client.ask(verb, values) for verb, values in requests][-1]
 
 
 def _audited(device):
@@ -191,10 +190,10 @@ def test_a_release_without_golden_frames_is_taken_only_where_the_settings_allow_
     assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 4, "verify.unproven")
     assert outcome.bytes_sent == 0
     # The plan has said so; the agent itself refuses a client that goes on all the same.
-    with contextlib.closing(Link(device.connect(), threading.Event())) as link:
-        link.ask("lock", {"who": "tester", "why": "test"})
+    with RawClient(device.connect()) as client:
+        client.ask("lock", {"who": "tester", "why": "test"})
         with pytest.raises(DeployError) as refused:
-            link.ask("put-manifest", _offer(unproven))
+            client.ask("put-manifest", _offer(unproven))
     assert refused.value.code == "verify.unproven"
     assert not any(device.layout.store.iterdir())
 
@@ -321,13 +320,14 @@ def test_a_device_whose_settings_are_damaged_says_so_at_once(device):
 
 
 def test_requests_out_of_order_or_of_nonsense_are_refused_and_audited(device):
-    with contextlib.closing(Link(device.connect(), threading.Event())) as link:
+    with RawClient(device.connect()) as client:
         for verb, values, code in [
             ("stage", {"release": "x"}, "request.order"),
             ("blob", {"sha256": "../../etc/passwd", "offset": 0, "length": 1}, "request.order"),
             ("lock", {"who": 5, "why": "x"}, "request.value"),
             ("lock", {}, "request.value"),
-            ("put-manifest", {}, "request.order"),
+            ("put-manifest", {"manifest": "", "signature": ""}, "request.order"),
+            ("put-manifest", {}, "request.value"),
             ("format-disk", {}, "request.verb"),
             ("plan", {"manifest": "!!!", "signature": ""}, "request.value"),
             ("logs", {"lines": -1}, "request.value"),
@@ -335,9 +335,9 @@ def test_requests_out_of_order_or_of_nonsense_are_refused_and_audited(device):
             ("confirm", {"release": "0" * 12}, "request.not-armed"),
         ]:
             with pytest.raises(DeployError) as caught:
-                link.ask(verb, values)
+                client.ask(verb, values)
             assert caught.value.code == code, verb
-        link.ask("lock", {"who": "tester", "why": "test"})
+        client.ask("lock", {"who": "tester", "why": "test"})
         for verb, values, code in [
             ("have", {"sha256": ["x"]}, "request.order"),
             ("rollback", {}, "request.rollback"),
@@ -345,9 +345,9 @@ def test_requests_out_of_order_or_of_nonsense_are_refused_and_audited(device):
             ("rollback", {"to": "0" * 12}, "request.rollback"),
         ]:
             with pytest.raises(DeployError) as caught:
-                link.ask(verb, values)
+                client.ask(verb, values)
             assert caught.value.code == code, verb
-        assert link.ask("ping") is not None
+        assert client.ask("ping") == {}
     assert "format-disk" in _audited(device)
 
 

@@ -1,27 +1,29 @@
 import pytest
 
 from edge.deploy.push.verdict import COMMITTED, is_on_trial, verdict_of
+from tests.support.answers import last_switch, state, status
 
 NEW = "a" * 12
-BEFORE = {"release": NEW, "result": "rolled-back", "reason": "power", "at": "2026-11-20T12:00:00Z"}
+BEFORE = last_switch(release=NEW, result="rolled-back", reason="power")
 
 
 def _status(phase="idle", target=None, **last):
-    return {"current": "b" * 12, "state": {"phase": phase, "target": target, "last": last}}
+    ended = last.pop("ended", None) or last_switch(**last)
+    return status(state=state(phase=phase, target=target, last=ended))
 
 
 def test_a_release_on_trial_has_no_verdict():
-    status = _status("trial", NEW, **BEFORE)
-    assert is_on_trial(status, NEW)
-    assert verdict_of(status, NEW, {}) is None
+    told = _status("trial", NEW, ended=BEFORE)
+    assert is_on_trial(told, NEW)
+    assert verdict_of(told, NEW, None) is None
 
 
 def test_the_verdict_of_an_earlier_push_is_not_taken_for_this_one():
-    assert verdict_of(_status(**BEFORE), NEW, BEFORE) is None
+    assert verdict_of(_status(ended=BEFORE), NEW, BEFORE) is None
 
 
 def test_a_verdict_on_another_release_is_none_on_this():
-    assert verdict_of(_status(release="c" * 12, result="committed", at="x"), NEW, {}) is None
+    assert verdict_of(_status(release="c" * 12, result="committed", at="x"), NEW, None) is None
 
 
 def test_a_committed_release():
@@ -44,5 +46,5 @@ def test_a_release_that_was_rolled_back_says_why(reason, code):
 
 
 def test_a_device_that_has_given_up_needs_a_person():
-    error = verdict_of(_status("failed", release=NEW, result="failed", reason="nothing valid", at="x"), NEW, {})
+    error = verdict_of(_status("failed", release=NEW, result="failed", reason="nothing valid", at="x"), NEW, None)
     assert (error.code, error.exit_code) == ("person.failed", 9)

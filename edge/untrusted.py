@@ -1,0 +1,16 @@
+"""Text that somebody else wrote, such as a device, made fit for a terminal."""
+
+from __future__ import annotations
+
+__all__ = ["cleaned"]
+
+
+def cleaned(text: str) -> str:
+    """Return the text as one line that can neither move a cursor, nor colour, nor reorder what a person reads.
+
+    White space becomes a space. All else that has no shape of its own becomes `?`: control characters (and with them
+    every escape sequence), what turns the direction of writing, zero-width characters, halves of surrogate pairs.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else " " if one in "\t\n\r" else "?" for one in text)

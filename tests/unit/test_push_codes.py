@@ -10,7 +10,7 @@ from edge.errors import EXIT_CODE_OF
 
 ROOT = Path(__file__).parents[2]
 CODE = re.compile(rf"(?:{'|'.join(EXIT_CODE_OF)})(?:\.[a-z0-9-]+)+")
-FILES = {"build.json", "device.toml"}  # written like codes
+FILES = {"build.json", "device.toml", "lock.json"}  # written like codes
 
 
 def _nodes():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ Examples:
 )
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @click.option("--admin", metavar="USER", help="Who logs in and may use sudo; by default as ssh_config says.")
-@click.option("--ask-sudo-password", is_flag=True, help="Ask once for the password that sudo wants there.")
+@click.option("--ask-sudo-password", is_flag=True, help="Ask for the password that sudo wants, where it wants one.")
 @click.option(
     "--key", "keys", multiple=True, type=_PATH, help="Public key that may push, and nothing else. Repeatable."
 )
@@ -85,6 +86,7 @@ def provision(
     makes its wheels once, docs/container.md says how else.
     """
     from edge.cli.border import tell
+    from edge.cli.sudo_passwords import SudoPasswords
     from edge.deploy.provision.admin import AdminShell
     from edge.deploy.provision.provision import provision as make
     from edge.deploy.provision.provision import undo
@@ -94,14 +96,16 @@ def provision(
         raise click.UsageError("--name is for one target")
     if purge and not is_undo:
         raise click.UsageError("--purge goes with --undo")
-    password = click.prompt("Password for sudo", hide_input=True, err=True) if ask_sudo_password else None
+    passwords = SudoPasswords()
 
     def one(target: str) -> Provisioned:
         try:
             address = SshAddress(host=target, user=admin, config=ssh_config)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
-        shell = AdminShell(address=address, sudo_password=password)
+        shell = AdminShell(address=address)
+        if ask_sudo_password:
+            shell = replace(shell, sudo_password=passwords.of(shell, target))
         if is_undo:
             return undo(shell, is_plan=is_plan, purge=purge)
         wanted = _wanted(name or target, name is not None, compatible, channels, networks, keys, signers, downgraders)

@@ -8,17 +8,19 @@ import json
 import shlex
 import subprocess
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from edge.deploy.provision.facts import FACTS_SCRIPT, ProvisionFacts, facts_from_text
+from edge.deploy.provision.sudo import Ran, run_as_root
 from edge.errors import DeployError
 from edge.transport.ssh_command import SshAddress, ssh_command
 
 __all__ = ["AdminShell"]
 
+_WRONG_PASSWORD = "request.sudo.password"
 _FACTS_S = 60.0
 _STEPS_S = 1800.0  # installing the libraries on a slow card
 _UPLOAD_S = 3600.0
@@ -37,6 +39,29 @@ class AdminShell:
     address: SshAddress
     sudo_password: str | None = field(default=None, repr=False)
 
+    def ask_password(self, ask: Callable[[bool], str]) -> str | None:
+        """Return the password that sudo takes there, tried; None: sudo asks nobody, and nor was a person.
+
+        `ask` gets it from a person; it is called once more, with True, if the first one was wrong.
+
+        Raises:
+            DeployError: `transfer.ssh`, `request.sudo`; `request.sudo.password` if the second one was wrong, too.
+        """
+        free = self._sudo(["true"], b"", timeout_s=_FACTS_S)
+        if free.has_run:
+            return None
+        if b"required" not in free.error:  # "a password is required": about anything else no password would help
+            raise self._refused(free)
+        password = ask(False)
+        try:
+            replace(self, sudo_password=password)._as_root(["true"], b"", timeout_s=_FACTS_S)
+        except DeployError as error:
+            if error.code != _WRONG_PASSWORD:
+                raise
+            password = ask(True)
+            replace(self, sudo_password=password)._as_root(["true"], b"", timeout_s=_FACTS_S)
+        return password
+
     def facts(self) -> ProvisionFacts:
         """Ask for the facts.
 
@@ -44,7 +69,10 @@ class AdminShell:
             DeployError: `transfer.ssh`, `request.sudo`, `preflight.device`.
         """
         told = self._as_root(["sh", "-s"], FACTS_SCRIPT.encode(), timeout_s=_FACTS_S)
-        return facts_from_text(told.decode(errors="replace"), target=self.address.host)
+        try:
+            return facts_from_text(told.decode(errors="replace"), target=self.address.host)
+        except DeployError as error:
+            raise DeployError(error.code, self._hidden(error.problem.encode()), hint=error.hint) from None
 
     def steps(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Have the steps of a request checked, applied or undone; return the answer.
@@ -60,7 +88,7 @@ class AdminShell:
         except (ValueError, IndexError):
             raise DeployError(
                 "device.provision",
-                f"{self.address.host} answered {told[-300:]!r}",
+                f"{self.address.host} answered {self._hidden(told)[-300:]!r}",
                 hint="run the command again with -v",
             ) from None
         return answer
@@ -86,11 +114,21 @@ class AdminShell:
         self._run([f"rm -rf -- {shlex.quote(place)}"], b"", timeout_s=_FACTS_S)
 
     def _as_root(self, command: Sequence[str], content: bytes, *, timeout_s: float) -> bytes:
-        # With a password, -k makes sudo ask for it even where it would not, so that the first line is always its own.
-        sudo = ["sudo", "-n"] if self.sudo_password is None else ["sudo", "-k", "-S", "-p", ""]
-        first = b"" if self.sudo_password is None else self.sudo_password.encode() + b"\n"
-        words = [shlex.quote(word) for word in (*sudo, "--", *command)]
-        return self._run(words, first + content, timeout_s=timeout_s)
+        ran = self._sudo(command, content, timeout_s=timeout_s)
+        if ran.code or not ran.has_run:
+            raise self._refused(ran)
+        return ran.out
+
+    def _sudo(self, command: Sequence[str], content: bytes, *, timeout_s: float) -> Ran:
+        try:
+            ran = run_as_root(self.address, command, content, password=self.sudo_password, timeout_s=timeout_s)
+        except TimeoutError:
+            raise self._silent(timeout_s) from None
+        except ValueError as error:
+            raise DeployError(_WRONG_PASSWORD, str(error), hint="type it again") from None
+        if ran.code == 255:
+            raise self._unreachable(ran.error)
+        return ran
 
     def _run(self, words: Sequence[str], content: bytes, *, timeout_s: float) -> bytes:
         try:
@@ -98,30 +136,47 @@ class AdminShell:
                 ssh_command(self.address, words), input=content, capture_output=True, timeout=timeout_s, check=False
             )
         except subprocess.TimeoutExpired:
-            raise DeployError(
-                "transfer.timeout", f"{self.address.host} has not answered within {timeout_s:g} s", hint="try again"
-            ) from None
+            raise self._silent(timeout_s) from None
         if done.returncode == 255:
             raise self._unreachable(done.stderr)
         if done.returncode:
-            raise self._refused(done.stderr.decode(errors="replace").strip())
+            raise self._failed(done.stderr)
         return done.stdout
 
-    def _refused(self, words: str) -> DeployError:
-        if "sudo" in words or "password" in words:
+    def _refused(self, ran: Ran) -> DeployError:
+        if ran.has_run:
+            return self._failed(ran.error)
+        host = self.address.host
+        if ran.is_wrong:
             return DeployError(
-                "request.sudo",
-                f"{self.address.host}: sudo refuses: {words[-300:]}",
-                hint="give --ask-sudo-password, or an administrator who may use sudo by --admin",
+                _WRONG_PASSWORD, f"{host}: sudo does not take the password", hint="it is the administrator's, there"
             )
-        return DeployError("device.provision", f"{self.address.host}: {words[-600:]}", hint="nothing more was changed")
+        return DeployError(
+            "request.sudo",
+            f"{host}: sudo refuses: {self._hidden(ran.error)[-300:]}",
+            hint="give --ask-sudo-password, or an administrator who may use sudo by --admin",
+        )
+
+    def _failed(self, words: bytes) -> DeployError:
+        problem = f"{self.address.host}: {self._hidden(words)[-600:]}"
+        return DeployError("device.provision", problem, hint="nothing more was changed")
+
+    def _silent(self, timeout_s: float) -> DeployError:
+        return DeployError(
+            "transfer.timeout", f"{self.address.host} has not answered within {timeout_s:g} s", hint="try again"
+        )
 
     def _unreachable(self, words: bytes) -> DeployError:
         return DeployError(
             "transfer.ssh",
-            f"{self.address.host}: {words.decode(errors='replace').strip()[-400:]}",
+            f"{self.address.host}: {self._hidden(words)[-400:]}",
             hint=f"ssh {self.address.host} has to work without a question first: key, user and host key",
         )
+
+    def _hidden(self, words: bytes) -> str:
+        """Return what was said there, without the password: a device that has it could say it, and logs are kept."""
+        text = words.decode(errors="replace").strip()
+        return text.replace(self.sudo_password, "(hidden)") if self.sudo_password else text
 
 
 def _program() -> bytes:

@@ -1,0 +1,239 @@
+"""The password of an administrator reaches sudo and nobody else: real sshd, real sudo, a real account."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pty
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from edge.deploy.provision.admin import AdminShell
+from edge.errors import DeployError
+from tests.support.administrator import ASKED, NOBODY_ASKED, administrator, needs_accounts
+
+pytestmark = needs_accounts
+
+
+@pytest.fixture(scope="module")
+def account():
+    with administrator() as made:
+        yield made
+
+
+def asked_twice(*answers: str):
+    """Return what answers in a person's place, and what it was asked."""
+    said: list[bool] = []
+
+    def ask(is_again: bool) -> str:
+        said.append(is_again)
+        return answers[len(said) - 1]
+
+    return ask, said
+
+
+@contextmanager
+def watching(word: str):
+    """Look at all processes of this machine without a pause within the block; yield where the word was seen."""
+    seen: list[str] = []
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                for each in (path, path.with_name("environ")):
+                    try:
+                        if word.encode() in each.read_bytes():
+                            seen.append(str(each))
+                    except OSError:  # it has ended
+                        continue
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_a_password_is_not_run_by_the_shell_where_sudo_asks_nobody(account, tmp_path):
+    account.may(NOBODY_ASKED)
+    ran = tmp_path / "ran"
+
+    AdminShell(address=account.address, sudo_password=f"touch {ran}").facts()
+
+    assert not ran.exists()
+
+
+def test_a_password_is_in_no_error_where_sudo_asks_nobody(account):
+    account.may(NOBODY_ASKED)
+    shell = AdminShell(address=account.address, sudo_password="Correct-Horse")
+
+    assert shell.facts().architecture == os.uname().machine
+    with pytest.raises(DeployError) as failure:
+        shell.steps({"steps": "none of a kind that there is"})  # ends with an error in the program there
+
+    assert "Correct-Horse" not in f"{failure.value} {failure.value.evidence}"
+
+
+def test_nobody_is_asked_where_sudo_asks_nobody(account):
+    account.may(NOBODY_ASKED)
+    ask, said = asked_twice()
+
+    assert AdminShell(address=account.address).ask_password(ask) is None
+    assert said == []
+
+
+def test_a_password_is_asked_for_once_where_it_is_right(account):
+    account.may(ASKED)
+    ask, said = asked_twice(account.password)
+
+    password = AdminShell(address=account.address).ask_password(ask)
+
+    assert (password, said) == (account.password, [False])
+    shell = AdminShell(address=account.address, sudo_password=password)
+    assert shell.facts().architecture == os.uname().machine
+    assert shell.steps({"is_undo": True, "is_plan": True, "purge": False, "steps": []})["failed"] == ""
+
+
+def test_a_wrong_password_is_asked_for_again_once(account):
+    account.may(ASKED)
+    ask, said = asked_twice("wrong", account.password)
+
+    assert AdminShell(address=account.address).ask_password(ask) == account.password
+    assert said == [False, True]
+
+
+def test_a_password_that_is_wrong_again_ends_it(account):
+    account.may(ASKED)
+    ask, said = asked_twice("wrong-one", "wrong-two")
+
+    with pytest.raises(DeployError) as failure:
+        AdminShell(address=account.address).ask_password(ask)
+
+    assert failure.value.code == "request.sudo.password"
+    assert said == [False, True]
+    assert "wrong-" not in str(failure.value)
+
+
+@pytest.mark.parametrize("rule", ["Defaults passwd_tries=1", "Defaults passwd_tries=5", "Defaults use_pty", None])
+def test_a_wrong_password_is_tried_once_and_nothing_else_is_tried_as_one(account, rule, tmp_path):
+    log = tmp_path / "sudo.log"
+    account.may(*([rule] if rule else []), f"Defaults logfile={log}", "Defaults loglinelen=0", ASKED)
+
+    with pytest.raises(DeployError) as failure:
+        AdminShell(address=account.address, sudo_password="wrong").facts()
+
+    assert failure.value.code == "request.sudo.password"
+    assert "1 incorrect password attempt ;" in log.read_text()
+
+
+def test_a_password_with_a_second_line_is_refused_before_anybody_is_called(account):
+    account.may(ASKED)
+
+    with pytest.raises(DeployError) as failure:
+        AdminShell(address=account.address, sudo_password=f"{account.password}\nid").facts()
+
+    assert failure.value.code == "request.sudo.password"
+    assert account.password not in str(failure.value)
+
+
+def test_without_a_password_where_sudo_wants_one_the_option_is_named(account):
+    account.may(ASKED)
+
+    with pytest.raises(DeployError, match="--ask-sudo-password") as failure:
+        AdminShell(address=account.address).facts()
+
+    assert failure.value.code == "request.sudo"
+
+
+def test_who_may_not_use_sudo_at_all_is_not_asked_twice(account):
+    account.may("ALL=(ALL:ALL) /usr/bin/true-of-nowhere")
+    ask, said = asked_twice(account.password, account.password)
+
+    with pytest.raises(DeployError) as failure:
+        AdminShell(address=account.address).ask_password(ask)
+
+    assert failure.value.code == "request.sudo"
+    assert len(said) <= 1
+
+
+@pytest.mark.parametrize("rule", [NOBODY_ASKED, ASKED], ids=["nobody asked", "asked"])
+def test_no_list_of_processes_no_log_and_no_repr_shows_a_password(account, rule, caplog):
+    account.may(rule)
+    caplog.set_level(logging.DEBUG)
+    shell = AdminShell(address=account.address, sudo_password=account.password)
+
+    with watching(account.password) as seen:
+        shell.facts()
+
+    assert seen == []
+    assert account.password not in caplog.text + repr(shell)
+
+
+def test_what_was_typed_for_one_call_does_not_open_another(account):
+    account.may("Defaults timestamp_type=global", ASKED)
+    AdminShell(address=account.address, sudo_password=account.password).facts()
+
+    with pytest.raises(DeployError, match="sudo refuses"):
+        AdminShell(address=account.address).facts()
+
+
+def test_a_profile_that_prints_is_not_taken_for_an_answer(account):
+    account.may(ASKED)
+    profile = Path(f"~{account.name}/.profile").expanduser()
+    before = profile.read_text() if profile.exists() else ""
+    profile.write_text("echo architecture=none; echo Password:\n")
+    try:
+        told = AdminShell(address=account.address, sudo_password=account.password).facts()
+    finally:
+        profile.write_text(before)
+
+    assert told.architecture == os.uname().machine
+
+
+def at_a_terminal(arguments: list[str], answers: list[str]) -> tuple[int, str]:
+    """Run `edge-deploy` at a terminal of its own, answering each question for a password; return code and screen."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "edge.cli.edge_deploy", *arguments])
+    screen, told = b"", 0
+    with contextlib.suppress(OSError):  # EIO: nobody is at the other end any more
+        while part := os.read(terminal, 4096):
+            screen += part
+            if screen.endswith(b": ") and told < len(answers):
+                os.write(terminal, f"{answers[told]}\n".encode())
+                told += 1
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), screen.decode()
+
+
+def test_a_person_is_asked_by_name_again_once_and_sees_no_password(account):
+    account.may(ASKED)
+    arguments = ["provision", "device", "--admin", account.name, "--ssh-config", str(account.address.config)]
+
+    code, screen = at_a_terminal(
+        [*arguments, "--undo", "--plan", "--ask-sudo-password"], ["not-that-one", account.password]
+    )
+
+    assert code == 0, screen
+    assert screen.count("Password for sudo on device: ") == 1
+    assert screen.count("sudo on device does not take it. Once more: ") == 1
+    assert account.password not in screen
+    assert "not-that-one" not in screen
+
+
+def test_a_person_is_asked_nothing_where_sudo_asks_nobody(account):
+    account.may(NOBODY_ASKED)
+    arguments = ["provision", "device", "--admin", account.name, "--ssh-config", str(account.address.config)]
+
+    code, screen = at_a_terminal([*arguments, "--undo", "--plan", "--ask-sudo-password"], [])
+
+    assert code == 0, screen
+    assert "Password" not in screen

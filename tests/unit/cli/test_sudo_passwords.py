@@ -1,0 +1,68 @@
+"""What a person is asked for, and which target gets what they type."""
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from edge.cli.sudo_passwords import SudoPasswords
+
+
+class Shell:
+    """Takes one password; `asks` None: sudo asks nobody there."""
+
+    def __init__(self, takes: str | None) -> None:
+        self.takes, self.heard = takes, []
+
+    def ask_password(self, ask):
+        if self.takes is None:
+            return None
+        for is_again in (False, True):
+            self.heard.append(ask(is_again))
+            if self.heard[-1] == self.takes:
+                return self.takes
+        raise click.ClickException("wrong")
+
+
+@pytest.fixture
+def answer():
+    """Return what asks for the password of each shell while a person types these lines."""
+
+    def answer(shells, typed):
+        passwords = SudoPasswords()
+
+        @click.command()
+        def command():
+            for number, shell in enumerate(shells):
+                passwords.of(shell, f"gate-{number}")
+
+        return CliRunner().invoke(command, input="".join(f"{line}\n" for line in typed)).output
+
+    return answer
+
+
+def test_each_target_gets_its_own(answer):
+    shells = [Shell("one"), Shell("two")]
+    answer(shells, ["one", "two"])
+    assert [shell.heard for shell in shells] == [["one"], ["two"]]
+
+
+def test_enter_sends_the_one_before_and_nothing_else_does(answer):
+    shells = [Shell("one"), Shell(None), Shell("one")]
+    told = answer(shells, ["one", ""])
+    assert [shell.heard for shell in shells] == [["one"], [], ["one"]]
+    assert "gate-1" not in told
+    assert "Password for sudo on gate-2 (Enter: the same as before): " in told
+
+
+def test_after_a_wrong_one_the_one_before_is_not_offered(answer):
+    shells = [Shell("one"), Shell("two")]
+    told = answer(shells, ["one", "", "two"])
+    assert shells[1].heard == ["one", "two"]
+    assert "sudo on gate-1 does not take it. Once more: " in told
+
+
+def test_a_password_that_was_wrong_is_not_offered_to_the_next_target(answer):
+    shells = [Shell("one"), Shell("two")]
+    told = answer(shells, ["wrong", "one", "two"])
+    assert [shell.heard for shell in shells] == [["wrong", "one"], ["two"]]
+    assert "wrong" not in told

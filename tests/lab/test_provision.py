@@ -64,7 +64,8 @@ def test_a_plan_for_a_fresh_machine_names_the_changes_and_makes_none(device):
     done = provision(device, "--plan", "--json")
 
     assert done.returncode == 10, done.stderr
-    changes = json.loads(done.stdout)["targets"][0]["changes"]
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    changes = [one["hint"] for one in events if (one["phase"], one["event"]) == ("plan", "note")]
     assert "create user edge-deploy" in changes
     assert "write /etc/sudoers.d/edge-deploy" in changes
     assert listing(device) == before

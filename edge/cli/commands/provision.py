@@ -1,25 +1,30 @@
-"""`edge-deploy provision`: the first installation of a device."""
+"""`edge-deploy provision`: the first installation of devices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from edge.cli.fleet import max_parallel_option, targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
 from edge.errors import DeployError
 
 if TYPE_CHECKING:
-    from edge.deploy.provision.provision import Provisioned
+    from edge.cli.fleet import Chosen
+    from edge.config.targets import Target
+    from edge.deploy.fleet.provision import Admins
+    from edge.deploy.fleet.rollout import FleetResult
+    from edge.deploy.provision.provision import Software
     from edge.deploy.provision.wanted import Wanted
 
 __all__ = ["provision"]
 
-_HAS_CHANGES = 10
-_SOME_FAILED = 11
 _PATH = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -27,11 +32,14 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
     epilog="""\b
 Examples:
   edge-deploy provision gate-01 --key ~/.ssh/id_ed25519.pub --signer ~/.ssh/id_ed25519.pub --plan
-  edge-deploy provision gate-01 gate-02 --admin ubuntu --ask-sudo-password --key me.pub --signer me.pub
+  edge-deploy provision site=north --admin ubuntu --ask-sudo-password --key me.pub --signer me.pub
+  edge-deploy provision all --plan --json
   edge-deploy provision gate-01 --cpu-only
   edge-deploy provision gate-01 --undo"""
 )
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@targets_argument
+@targets_option
+@max_parallel_option
 @click.option("--admin", metavar="USER", help="Who logs in and may use sudo; by default as ssh_config says.")
 @click.option("--ask-sudo-password", is_flag=True, help="Ask for the password that sudo wants, where it wants one.")
 @click.option(
@@ -40,7 +48,11 @@ Examples:
 @click.option("--signer", "signers", multiple=True, type=_PATH, help="Public key whose releases count. Repeatable.")
 @click.option("--downgrade-signer", "downgraders", multiple=True, type=_PATH, help="The same, and older releases, too.")
 @click.option("--name", help="Name of the device; by default the target's. One target only.")
-@click.option("--compatible", multiple=True, help="Device class whose bundles it takes; by default any. Repeatable.")
+@click.option(
+    "--compatible",
+    multiple=True,
+    help="Device class whose bundles it takes; default: the inventory's, or any. Repeatable.",
+)
 @click.option(
     "--channel",
     "channels",
@@ -49,126 +61,169 @@ Examples:
 )
 @click.option("--network", "networks", multiple=True, help="Network of cameras or broker; by default all private ones.")
 @click.option(
-    "--wheels", type=click.Path(path_type=Path, file_okay=False), help="Folder of wheels instead of gathering."
+    "--wheels",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder with the wheels that the lock names, instead of downloading them.",
 )
 @click.option("--cpu-only", "is_cpu_only", is_flag=True, help="A Jetson without pycuda: it serves by its CPU.")
 @click.option("--ssh-config", type=_PATH, help="Another ssh_config than yours.")
 @click.option("--plan", "is_plan", is_flag=True, help="Show each change and make none; exits with 10 if there are any.")
+@click.option("--resume", is_flag=True, help="Go on with a provision of the same that did not end.")
 @click.option("--undo", "is_undo", is_flag=True, help="Take back what provision wrote; data stays.")
 @click.option("--purge", is_flag=True, help="With --undo: data, too.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Events as JSON Lines; each change is a note of phase `plan`.")
 @verbosity_option
 def provision(
-    targets: tuple[str, ...],
+    words: tuple[str, ...],
+    targets_path: Path | None,
+    max_parallel: int | None,
     admin: str | None,
     ask_sudo_password: bool,
-    keys: tuple[Path, ...],
-    signers: tuple[Path, ...],
-    downgraders: tuple[Path, ...],
+    ssh_config: Path | None,
+    wheels: Path | None,
+    is_cpu_only: bool,
+    is_plan: bool,
+    resume: bool,
+    is_undo: bool,
+    purge: bool,
+    as_json: bool,
+    **asked: Any,
+) -> int:
+    """Make devices of machines: users, folders, units, trust, and the software; no internet is needed there.
+
+    A TARGET is a host of your ssh_config, or a name, label=value or all of the inventory; several are done side by
+    side and in its waves. Runs over your own ssh and sudo. Running it again changes nothing, --plan shows what it would
+    do, --undo takes it back. It overwrites nothing that it did not write.
+
+    The wheels are those that a lock names by SHA-256; one that a device has is not sent again. A Jetson with JetPack 6
+    or 7 gets pycuda, too, which the package index has as source only: `make pycuda-wheels` makes its wheels once,
+    docs/container.md says how else.
+    """
+    from edge.cli.fleet import Rollout, choose, drive
+    from edge.deploy.fleet.provision import Admins, provision_over_ssh, undo_over_ssh
+    from edge.deploy.provision.gatherer import Gatherer
+    from edge.deploy.provision.provision import Software
+
+    chosen = choose(words, targets_path)
+    _check(chosen, asked["name"], is_undo=is_undo, purge=purge)
+    try:
+        admins = Admins(inventory=chosen.inventory, user=admin, ssh_config=ssh_config)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if ask_sudo_password:
+        admins = _with_passwords(admins, chosen.targets)
+    if is_undo:
+        one, what = undo_over_ssh(admins, is_plan=is_plan, purge=purge, tells_changes=as_json), "undo"
+    else:
+        wanted_of = _wanted(chosen, **asked)
+        software = Software(gatherer=Gatherer(), folder=wheels, is_cpu_only=is_cpu_only)
+        one = provision_over_ssh(admins, wanted_of, software=software, is_plan=is_plan, tells_changes=as_json)
+        what = _digest(wanted_of(chosen.targets[0]), software)
+    result = drive(
+        chosen.targets,
+        one,
+        order=chosen.order(in_waves=not is_plan and len(chosen.targets) > 1, max_parallel=max_parallel),
+        is_json=as_json,
+        rollout=None if is_plan else Rollout(release=what, channel="provision", is_resumed=resume),
+    )
+    if not as_json:
+        _show(result)
+    return result.exit_code
+
+
+def _check(chosen: Chosen, name: str | None, *, is_undo: bool, purge: bool) -> None:
+    if name is not None and len(chosen.targets) > 1:
+        raise click.UsageError("--name is for one target")
+    if purge and not is_undo:
+        raise click.UsageError("--purge goes with --undo")
+
+
+def _with_passwords(admins: Admins, targets: Sequence[Target]) -> Admins:
+    """Ask for the password of each target whose sudo wants one, before any is begun; who fails, fails in its turn."""
+    from edge.cli.sudo_passwords import SudoPasswords
+
+    passwords = SudoPasswords()
+    known: dict[str, str | DeployError | None] = {}
+    for target in targets:
+        try:
+            known[target.name] = passwords.of(admins.shell(target, threading.Event()), target.name)
+        except DeployError as error:
+            known[target.name] = error
+
+    def password_of(target: Target) -> str | None:
+        found = known[target.name]
+        if isinstance(found, DeployError):
+            raise found
+        return found
+
+    return replace(admins, password_of=password_of)
+
+
+def _digest(wanted: Wanted, software: Software) -> str:
+    """Return a name for what is wanted of every target, so that --resume goes on with the same only."""
+    from edge.deploy.provision.lock import read_lock
+    from edge.deploy.provision.own_wheel import own_wheel
+
+    same = replace(wanted, name="")
+    asked = repr((same, software.folder, software.is_cpu_only, read_lock().made_at))
+    return hashlib.sha256(asked.encode() + own_wheel()).hexdigest()[:12]
+
+
+def _wanted(
+    chosen: Chosen,
+    *,
     name: str | None,
     compatible: tuple[str, ...],
     channels: tuple[str, ...],
     networks: tuple[str, ...],
-    wheels: Path | None,
-    is_cpu_only: bool,
-    ssh_config: Path | None,
-    is_plan: bool,
-    is_undo: bool,
-    purge: bool,
-    as_json: bool,
-) -> int:
-    """Make devices of machines: users, folders, units, trust, and the software; no internet is needed there.
-
-    Runs over your own ssh and sudo. Running it again changes nothing, --plan shows what it would do, --undo takes
-    it back. It overwrites nothing that it did not write.
-
-    A Jetson with JetPack 6 or 7 gets pycuda, too, which the package index has as source only: `make pycuda-wheels`
-    makes its wheels once, docs/container.md says how else.
-    """
-    from edge.cli.border import tell
-    from edge.cli.sudo_passwords import SudoPasswords
-    from edge.deploy.provision.admin import AdminShell
-    from edge.deploy.provision.provision import provision as make
-    from edge.deploy.provision.provision import undo
-    from edge.transport.ssh_command import SshAddress
-
-    if name is not None and len(targets) > 1:
-        raise click.UsageError("--name is for one target")
-    if purge and not is_undo:
-        raise click.UsageError("--purge goes with --undo")
-    passwords = SudoPasswords()
-
-    def one(target: str) -> Provisioned:
-        try:
-            address = SshAddress(host=target, user=admin, config=ssh_config)
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
-        shell = AdminShell(address=address)
-        if ask_sudo_password:
-            shell = replace(shell, sudo_password=passwords.of(shell, target))
-        if is_undo:
-            return undo(shell, is_plan=is_plan, purge=purge)
-        wanted = _wanted(name or target, name is not None, compatible, channels, networks, keys, signers, downgraders)
-        return make(shell, wanted, wheels=wheels, is_cpu_only=is_cpu_only, is_plan=is_plan, tell=tell)
-
-    return _each(targets, one, is_plan=is_plan, as_json=as_json)
-
-
-def _wanted(
-    name: str,
-    is_name_stated: bool,
-    compatible: tuple[str, ...],
-    channels: tuple[str, ...],
-    networks: tuple[str, ...],
     keys: tuple[Path, ...],
     signers: tuple[Path, ...],
     downgraders: tuple[Path, ...],
-) -> Wanted:
+) -> Callable[[Target], Wanted]:
     from edge.deploy.provision.keys import read_public_key
     from edge.deploy.provision.wanted import Wanted
 
     trusted = [(read_public_key(path), False) for path in signers]
     trusted += [(read_public_key(path), True) for path in downgraders]
-    return Wanted(
-        name=name,
-        compatible=compatible or ("any",),
-        channels=channels or ("stable",),
-        is_setting_stated=is_name_stated or bool(compatible or channels),
-        networks=networks or None,
-        keys=[read_public_key(path) for path in keys],
-        signers=trusted,
-    )
+    let_in = [read_public_key(path) for path in keys]
+
+    def wanted(target: Target) -> Wanted:
+        is_known = target.name in chosen.inventory.targets
+        classes = compatible or ((target.compatible,) if target.compatible else ("any",))
+        return Wanted(
+            name=name or (target.name if is_known else target.host),
+            compatible=classes,
+            channels=channels or ("stable",),
+            is_setting_stated=name is not None or bool(compatible or channels),
+            networks=networks or None,
+            keys=let_in,
+            signers=trusted,
+        )
+
+    return wanted
 
 
-def _each(targets: tuple[str, ...], one: Callable[[str], Provisioned], *, is_plan: bool, as_json: bool) -> int:
+def _show(result: FleetResult) -> None:
+    """Write the changes, once for all targets that have the same, and what was in the way in full."""
     from edge.cli.border import tell
-    from edge.cli.output import echo_json
 
-    rows: list[dict[str, object]] = []
-    failures: list[DeployError] = []
-    for target in targets:
-        try:
-            done = one(target)
-        except DeployError as error:
-            failures.append(error)
-            tell(f"error: {error.code}: {error}")
-            rows.append({"target": target, "code": error.code, "problem": error.problem, "hint": error.hint})
+    same: dict[tuple[str, ...], list[str]] = {}
+    for outcome in result.outcomes:
+        changes = outcome.evidence.get("changes")
+        if outcome.is_done or outcome.result == "planned":
+            same.setdefault(tuple(changes) if isinstance(changes, list) else (), []).append(outcome.target)
             continue
-        rows.append({"target": target, "changes": list(done.changes), "applied": done.is_applied})
-        if not as_json:
-            _show(target, done, is_plan=is_plan)
-    if as_json:
-        echo_json({"targets": rows})
-    if failures:
-        return failures[0].exit_code if len(targets) == 1 else _SOME_FAILED
-    return _HAS_CHANGES if is_plan and any(row["changes"] for row in rows) else 0
+        conflicts = outcome.evidence.get("conflicts")
+        for problem in conflicts if isinstance(conflicts, list) else [outcome.problem]:
+            tell(f"error: {outcome.target}: {outcome.code}: {_clean(problem)}")
+    for changes, names in same.items():
+        if changes:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            click.echo(f"{names[0]}{more}:")
+            for change in changes:
+                click.echo(f"  {_clean(change)}")
 
 
-def _show(target: str, done: Provisioned, *, is_plan: bool) -> None:
-    for change in done.changes:
-        click.echo(f"  {change}")
-    count = f"{len(done.changes)} change{'' if len(done.changes) == 1 else 's'}"
-    if not done.changes:
-        click.echo(f"{target}: nothing to change")
-    else:
-        click.echo(f"{target}: {count} {'planned, none made' if is_plan else 'made'}")
+def _clean(text: object) -> str:
+    """Return what a device said as one line that cannot move the cursor or colour the terminal."""
+    return "".join(character if character.isprintable() else "?" for character in str(text))

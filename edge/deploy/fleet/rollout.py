@@ -192,7 +192,7 @@ class _Driver:
     def _interrupt(self) -> None:
         self._interrupts += 1
         if self._interrupts == 1:
-            self._why_not = DeployError("fleet.interrupted", "interrupted", hint="push --resume goes on")
+            self._why_not = DeployError("fleet.interrupted", "interrupted", hint="--resume goes on")
             names = _listed(list(self._running.values()))
             self._watcher.say(
                 f"no more targets; still at work: {names} (Ctrl-C again closes the connections)" if names else "ending"
@@ -231,7 +231,7 @@ def _interrupted(name: str, problem: str) -> Outcome:
         exit_code=INTERRUPTED,
         code="fleet.interrupted",
         problem=problem,
-        hint="push --resume goes on with it",
+        hint="--resume goes on with it",
     )
 
 

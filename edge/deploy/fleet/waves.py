@@ -94,6 +94,6 @@ def check_limit(outcomes: Mapping[str, Outcome], *, begun: int, most: Amount) ->
         raise DeployError(
             "fleet.stopped",
             f"{failed} of {attempted} targets failed, at most {most} may",
-            hint="mend them or the release; push --resume goes on with those that are not done",
+            hint="mend them or the release; --resume goes on with those that are not done",
             evidence={"failed": failed, "attempted": attempted, "max_failed": str(most)},
         )

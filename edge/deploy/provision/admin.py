@@ -7,14 +7,17 @@ import io
 import json
 import shlex
 import subprocess
+import threading
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from edge.deploy.provision.facts import FACTS_SCRIPT, ProvisionFacts, facts_from_text
+from edge.deploy.provision.process import run_until, send_tar
 from edge.deploy.provision.sudo import Ran, run_as_root
+from edge.deploy.push.link import Interrupted
 from edge.errors import DeployError
 from edge.transport.ssh_command import SshAddress, ssh_command
 
@@ -34,10 +37,14 @@ _START = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminShell:
-    """`address` is the administrator's; `sudo_password` None: sudo has to work without one."""
+    """`address` is the administrator's; `sudo_password` None: sudo has to work without one.
+
+    Once `stop` is set, each method raises `Interrupted` within a second.
+    """
 
     address: SshAddress
     sudo_password: str | None = field(default=None, repr=False)
+    stop: threading.Event = field(default_factory=threading.Event)
 
     def ask_password(self, ask: Callable[[bool], str]) -> str | None:
         """Return the password that sudo takes there, tried; None: sudo asks nobody, and nor was a person.
@@ -93,21 +100,24 @@ class AdminShell:
             ) from None
         return answer
 
-    def upload(self, paths: Iterable[Path]) -> str:
-        """Copy files into a new folder of the administrator's and return its path; `discard` removes it.
+    def upload(self, paths: Sequence[Path], *, on_bytes: Callable[[int], None]) -> tuple[str, int]:
+        """Copy files into a new folder of the administrator's; return its path and the bytes that were sent.
+
+        `discard` removes it. `on_bytes` hears now and then how many have been sent.
 
         Raises:
-            DeployError: `transfer.ssh`.
+            DeployError: `transfer.*`.
         """
         place = self._run(["mktemp -d /tmp/edge-provision.XXXXXX"], b"", timeout_s=_FACTS_S).decode().strip()
-        tar = ["tar", "-cf", "-", *(word for path in paths for word in ("-C", str(path.parent), path.name))]
-        with subprocess.Popen(tar, stdout=subprocess.PIPE) as packing:
-            line = ssh_command(self.address, [f"tar -C {shlex.quote(place)} -xf -"])
-            done = subprocess.run(line, stdin=packing.stdout, capture_output=True, timeout=_UPLOAD_S, check=False)
-        if done.returncode or packing.returncode:
+        line = ssh_command(self.address, [f"tar -C {shlex.quote(place)} -xf -"])
+        try:
+            done, sent = send_tar(line, paths, on_bytes=on_bytes, timeout_s=_UPLOAD_S, stop=self.stop)
+        except subprocess.TimeoutExpired:
+            raise self._silent(_UPLOAD_S) from None
+        if done.returncode:
             self.discard(place)
             raise self._unreachable(done.stderr)
-        return place
+        return place, sent
 
     def discard(self, place: str) -> None:
         """Remove what `upload` copied."""
@@ -121,7 +131,16 @@ class AdminShell:
 
     def _sudo(self, command: Sequence[str], content: bytes, *, timeout_s: float) -> Ran:
         try:
-            ran = run_as_root(self.address, command, content, password=self.sudo_password, timeout_s=timeout_s)
+            ran = run_as_root(
+                self.address,
+                command,
+                content,
+                password=self.sudo_password,
+                timeout_s=timeout_s,
+                is_stopped=self.stop.is_set,
+            )
+        except InterruptedError:
+            raise Interrupted from None
         except TimeoutError:
             raise self._silent(timeout_s) from None
         except ValueError as error:
@@ -132,9 +151,7 @@ class AdminShell:
 
     def _run(self, words: Sequence[str], content: bytes, *, timeout_s: float) -> bytes:
         try:
-            done = subprocess.run(
-                ssh_command(self.address, words), input=content, capture_output=True, timeout=timeout_s, check=False
-            )
+            done = run_until(ssh_command(self.address, words), content, timeout_s=timeout_s, stop=self.stop)
         except subprocess.TimeoutExpired:
             raise self._silent(timeout_s) from None
         if done.returncode == 255:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from edge.deploy.provision.admin import AdminShell
 from edge.deploy.provision.facts import ProvisionFacts
+from edge.deploy.provision.gatherer import Gatherer
 from edge.deploy.provision.jetson import extra_of
 from edge.deploy.provision.wanted import Wanted, steps
-from edge.deploy.provision.wheels import WheelSet, gather_wheels, read_wheels
+from edge.deploy.provision.wheels import WheelSet
+from edge.deploy.push.event import UPLOAD
+from edge.deploy.push.report import Report
 from edge.errors import DeployError
 
-__all__ = ["Provisioned", "provision", "undo"]
+__all__ = ["PLAN", "Provisioned", "Software", "provision", "undo"]
+
+PLAN = "plan"
+"""The phase whose notes are the changes."""
 
 _UNPACKED = 4  # wheels and what they unpack to, in lengths of the wheels
 _ROOM_BYTES = 256 * 1024**2
@@ -22,49 +27,60 @@ _ROOM_BYTES = 256 * 1024**2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provisioned:
-    """What was changed, or would be."""
+    """What was changed, or would be; `bytes_sent` of wheels."""
 
     changes: tuple[str, ...]
     is_applied: bool
+    bytes_sent: int = 0
 
 
-def provision(
-    shell: AdminShell,
-    wanted: Wanted,
-    *,
-    wheels: Path | None,
-    is_cpu_only: bool,
-    is_plan: bool,
-    tell: Callable[[str], None],
-) -> Provisioned:
-    """Make a device of the machine behind `shell`, or say what that would change; `tell` hears each phase.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Software:
+    """Where wheels come from: `folder`, or the lock alone if None. A Jetson gets pycuda, unless `is_cpu_only`."""
 
-    A Jetson gets what its GPU is used by, unless `is_cpu_only`.
+    gatherer: Gatherer
+    folder: Path | None = None
+    is_cpu_only: bool = False
+
+
+def provision(shell: AdminShell, wanted: Wanted, *, software: Software, is_plan: bool, report: Report) -> Provisioned:
+    """Make a device of the machine behind `shell`, or say what that would change.
 
     Raises:
         DeployError: `request.*`, `transfer.*`, `preflight.*`; `verify.provision` if something of somebody else's is
             in the way: then nothing has been changed.
+        Interrupted: once the shell's `stop` is set.
     """
     host = shell.address.host
-    tell(f"{host}: facts")
-    facts = shell.facts()
-    _require_keys(wanted, facts, host)
-    tell(f"{host}: wheels for {facts.architecture}, Python {facts.python[0]}.{facts.python[1]}")
-    extra = None if is_cpu_only else extra_of(facts)
-    chosen = read_wheels(wheels, facts, extra=extra) if wheels is not None else gather_wheels(facts, extra=extra)
-    plan = _ask(shell, {"steps": steps(wanted, facts, chosen, folder=None), "is_plan": True})
+    with report.phase("facts"):
+        facts = shell.facts()
+        _require_keys(wanted, facts, host)
+    with report.phase("wheels"):
+        report.note("wheels", f"for {facts.architecture}, Python {facts.python[0]}.{facts.python[1]}")
+        extra = None if software.is_cpu_only else extra_of(facts)
+        chosen = software.gatherer.wheels(facts, folder=software.folder, extra=extra)
+        for name in chosen.made_here:
+            report.note("wheels", f"{name} was made on this side, so no lock names it: SHA-256 {chosen.digests[name]}")
+    with report.phase(PLAN):
+        plan = _ask(shell, {"steps": steps(wanted, facts, chosen, folder=None), "is_plan": True})
+        for change in plan.changes:
+            report.note(PLAN, change)
     if is_plan or not plan.changes:
         return plan
-    return _apply(shell, wanted, facts, chosen, plan, tell)
+    return _apply(shell, wanted, facts, chosen, plan, report)
 
 
-def undo(shell: AdminShell, *, is_plan: bool, purge: bool) -> Provisioned:
+def undo(shell: AdminShell, *, is_plan: bool, purge: bool, report: Report) -> Provisioned:
     """Take back what provision wrote; data stays unless `purge`.
 
     Raises:
         DeployError: as `provision`.
     """
-    return _ask(shell, {"is_undo": True, "is_plan": is_plan, "purge": purge, "steps": []})
+    with report.phase(PLAN):
+        done = _ask(shell, {"is_undo": True, "is_plan": is_plan, "purge": purge, "steps": []})
+        for change in done.changes:
+            report.note(PLAN, change)
+    return done
 
 
 def _apply(
@@ -73,21 +89,23 @@ def _apply(
     facts: ProvisionFacts,
     wheels: WheelSet,
     plan: Provisioned,
-    tell: Callable[[str], None],
+    report: Report,
 ) -> Provisioned:
-    host, place = shell.address.host, None
+    host, place, sent = shell.address.host, None, 0
     if any(change.startswith("install ") for change in plan.changes):
         _require_room(wheels, facts, host)
         missing = wheels.missing(facts.wheels)
-        tell(f"{host}: upload of {wheels.missing_bytes(facts.wheels) / 1e6:.1f} MB")
-        place = shell.upload(missing) if missing else None
+        if missing:
+            total = wheels.missing_bytes(facts.wheels)
+            with report.phase(UPLOAD, total=total):
+                place, sent = shell.upload(missing, on_bytes=lambda done: report.far(UPLOAD, min(done, total), total))
     try:
-        tell(f"{host}: {len(plan.changes)} changes")
-        done = _ask(shell, {"steps": steps(wanted, facts, wheels, folder=place), "is_plan": False})
+        with report.phase("apply"):
+            done = _ask(shell, {"steps": steps(wanted, facts, wheels, folder=place), "is_plan": False})
     finally:
         if place is not None:
             shell.discard(place)
-    return replace(done, is_applied=True)
+    return replace(done, is_applied=True, bytes_sent=sent)
 
 
 def _ask(shell: AdminShell, request: dict[str, Any]) -> Provisioned:

@@ -12,12 +12,12 @@ import os
 import secrets
 import selectors
 import shlex
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from edge.deploy.provision.process import child_of
 from edge.transport.ssh_command import SshAddress, ssh_command
 
 __all__ = ["Ran", "run_as_root"]
@@ -75,7 +75,7 @@ def run_as_root(
     sudo = ["sudo", "-n"] if password is None else ["sudo", "-k", "-S", "-p", prompt]
     words = ["env", "LC_ALL=C", *sudo, "--", *_ANNOUNCE, ready, *command]
     deadline = time.monotonic() + timeout_s
-    with _child(ssh_command(address, [shlex.quote(word) for word in words])) as child:
+    with child_of(ssh_command(address, [shlex.quote(word) for word in words])) as child:
         talk = _Talk(child=child, prompt=prompt.encode(), ready=ready.encode() + b"\n", password=password)
         while not talk.is_over:
             talk.hear()
@@ -141,24 +141,6 @@ class _Talk:
             has_run=self.has_run,
             is_wrong=self._asked > 0 and not self.has_run and (self._asked > 1 or b"incorrect password" in told),
         )
-
-
-@contextlib.contextmanager
-def _child(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a command that Ctrl-C at the terminal does not reach; nothing of it outlives the block."""
-    pipe = subprocess.PIPE
-    child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
-    try:
-        yield child
-    finally:
-        if child.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        for each in (child.stdin, child.stdout, child.stderr):
-            if each is not None:
-                with contextlib.suppress(OSError):
-                    each.close()
 
 
 def _look(deadline: float, is_stopped: Callable[[], bool]) -> None:

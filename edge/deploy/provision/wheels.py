@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,6 @@ OLDEST_GLIBC = (2, 35)
 """Of JetPack 6; all wheels of the lock run with it."""
 
 _DOWNLOAD_S = 1800
-_one_at_a_time = threading.Lock()  # fifty devices of one kind: their wheels are gathered once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +98,11 @@ def gather_wheels(facts: ProvisionFacts, *, extra: str | None = None, lock: Lock
     made = pycuda_wheel(facts) if extra == EXTRA else None
     wanted = _wanted(facts, extra, lock)
     folder = cache() / "wheels"
-    with _one_at_a_time:
-        folder.mkdir(parents=True, exist_ok=True)
-        missing = [one for one in wanted if not _is_there(folder / one.wheel, one.sha256)]
-        if missing:
-            _download(missing, folder, facts)
-        return _proven({one.wheel: folder / one.wheel for one in wanted}, wanted, made, facts, extra)
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [one for one in wanted if not _is_there(folder / one.wheel, one.sha256)]
+    if missing:
+        _download(missing, folder, facts)
+    return _proven({one.wheel: folder / one.wheel for one in wanted}, wanted, made, facts, extra)
 
 
 def _wanted(facts: ProvisionFacts, extra: str | None, lock: Lock | None) -> tuple[LockedWheel, ...]:

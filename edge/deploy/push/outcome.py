@@ -13,7 +13,16 @@ from edge.deploy.push.event import LAST_PHASE, Event, OnEvent, now
 __all__ = ["DONE", "INTERRUPTED", "PLANNED", "Outcome", "PushOne", "Result", "last_event"]
 
 Result = Literal[
-    "unchanged", "committed", "detached", "rolled-back", "refused", "failed", "unreachable", "interrupted", "planned"
+    "unchanged",
+    "changed",
+    "committed",
+    "detached",
+    "rolled-back",
+    "refused",
+    "failed",
+    "unreachable",
+    "interrupted",
+    "planned",
 ]
 DONE, PLANNED, INTERRUPTED = 0, 10, 130
 _WITHOUT_CODE = (DONE, PLANNED, INTERRUPTED)

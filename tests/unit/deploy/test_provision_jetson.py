@@ -7,10 +7,12 @@ import pytest
 
 from edge.deploy.provision import wheels as gathering
 from edge.deploy.provision.facts import FACTS_SCRIPT, facts_from_text
+from edge.deploy.provision.gatherer import Gatherer
 from edge.deploy.provision.jetson import extra_of
-from edge.deploy.provision.provision import provision
+from edge.deploy.provision.provision import Software, provision
 from edge.deploy.provision.wanted import Wanted
 from edge.deploy.provision.wheels import gather_wheels, read_wheels
+from edge.deploy.push.report import Report
 from edge.errors import DeployError
 from edge.transport.ssh_command import SshAddress
 from tests.support.little_wheels import device_facts, little_lock, little_wheel
@@ -169,8 +171,12 @@ def test_what_a_device_is_told_to_install(make, facts, is_cpu_only, has_pycuda):
     shell = Shell(dataclasses.replace(facts, has_key=True, has_signer=True))
     wanted = Wanted(name="gate-01", compatible=("any",), is_setting_stated=False, networks=None, keys=[], signers=[])
 
-    provision(shell, wanted, wheels=None, is_cpu_only=is_cpu_only, is_plan=True, tell=lambda text: None)
+    events = []
+    software = Software(gatherer=Gatherer(), is_cpu_only=is_cpu_only)
+    provision(shell, wanted, software=software, is_plan=True, report=Report("gate-01", events.append))
 
-    (software,) = [step for step in shell.asked[0]["steps"] if step["kind"] == "Software"]
-    assert ("pycuda==2026.1" in software["requirements"]) == has_pycuda
-    assert any(name.startswith("pycuda") for name in software["wheels"]) == has_pycuda
+    (step,) = [step for step in shell.asked[0]["steps"] if step["kind"] == "Software"]
+    assert ("pycuda==2026.1" in step["requirements"]) == has_pycuda
+    assert any(name.startswith("pycuda") for name in step["wheels"]) == has_pycuda
+    told = [event.hint or "" for event in events if event.phase == "wheels"]
+    assert any("made on this side, so no lock names it: SHA-256" in hint for hint in told) == has_pycuda

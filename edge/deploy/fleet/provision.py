@@ -1,0 +1,140 @@
+"""A provision of any target of an inventory, over its administrator's OpenSSH."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.config.targets import Inventory, Target
+from edge.deploy.provision.admin import AdminShell
+from edge.deploy.provision.provision import PLAN, Provisioned, Software, provision, undo
+from edge.deploy.provision.wanted import Wanted
+from edge.deploy.push.event import NOTE, Event, OnEvent
+from edge.deploy.push.link import Interrupted
+from edge.deploy.push.outcome import DONE, INTERRUPTED, PLANNED, Outcome, PushOne
+from edge.deploy.push.report import Report
+from edge.deploy.push.result import result_of
+from edge.errors import DeployError
+from edge.transport.ssh_command import SshAddress
+
+__all__ = ["Admins", "provision_over_ssh", "undo_over_ssh"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admins:
+    """Who logs in where: `user`, else as ssh_config says; an inventory's `user` and `identity` are those of a push.
+
+    `password_of` returns what sudo is told on a target, None: it has to work without; or raises why it is not known.
+
+    Raises:
+        ValueError: if `user` cannot be given to ssh.
+    """
+
+    inventory: Inventory
+    user: str | None = None
+    ssh_config: Path | None = None
+    password_of: Callable[[Target], str | None] = lambda target: None
+
+    def __post_init__(self) -> None:
+        SshAddress(host="any", user=self.user)
+
+    def shell(self, target: Target, stop: threading.Event) -> AdminShell:
+        """Return the way in; nobody is called yet."""
+        stated = None if target.name in self.inventory.targets else target.user
+        address = SshAddress(
+            host=target.host,
+            user=self.user or stated,
+            port=target.port,
+            config=self.ssh_config or target.ssh_config,
+        )
+        return AdminShell(address=address, sudo_password=self.password_of(target), stop=stop)
+
+
+def provision_over_ssh(
+    admins: Admins,
+    wanted_of: Callable[[Target], Wanted],
+    *,
+    software: Software,
+    is_plan: bool,
+    tells_changes: bool = True,
+) -> PushOne:
+    """Return what makes a device of the target that it is given, or only plans it; `changes` are in the evidence.
+
+    `tells_changes`: each is an event, too.
+    """
+
+    def one(target: Target, report: Report, stop: threading.Event) -> Provisioned:
+        shell = admins.shell(target, stop)
+        return provision(shell, wanted_of(target), software=software, is_plan=is_plan, report=report)
+
+    return _each(one, tells_changes)
+
+
+def undo_over_ssh(admins: Admins, *, is_plan: bool, purge: bool, tells_changes: bool = True) -> PushOne:
+    """Return what takes back a provision of the target that it is given, or only plans it; as `provision_over_ssh`."""
+
+    def one(target: Target, report: Report, stop: threading.Event) -> Provisioned:
+        return undo(admins.shell(target, stop), is_plan=is_plan, purge=purge, report=report)
+
+    return _each(one, tells_changes)
+
+
+def _each(one: Callable[[Target, Report, threading.Event], Provisioned], tells_changes: bool) -> PushOne:
+    def do_one(target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
+        def without_changes(event: Event) -> None:
+            if (event.phase, event.event) != (PLAN, NOTE):
+                on_event(event)
+
+        began_s = time.monotonic()
+        try:
+            done = one(target, Report(target.name, on_event if tells_changes else without_changes), stop)
+        except Interrupted:
+            return _interrupted(target)
+        except DeployError as error:
+            return _failed(target, error)
+        return _outcome(target, done, seconds=round(time.monotonic() - began_s, 3))
+
+    return do_one
+
+
+def _outcome(target: Target, done: Provisioned, *, seconds: float) -> Outcome:
+    count = len(done.changes)
+    is_planned = bool(done.changes) and not done.is_applied
+    return Outcome(
+        target=target.name,
+        release=None,
+        result="unchanged" if not done.changes else "planned" if is_planned else "changed",
+        exit_code=PLANNED if is_planned else DONE,
+        problem=f"{count} change{'' if count == 1 else 's'}" if count else "nothing to change",
+        evidence={"changes": list(done.changes)},
+        bytes_sent=done.bytes_sent,
+        seconds=seconds,
+    )
+
+
+def _failed(target: Target, error: DeployError) -> Outcome:
+    return Outcome(
+        target=target.name,
+        release=None,
+        result=result_of(error),
+        exit_code=error.exit_code,
+        code=error.code,
+        problem=error.problem,
+        hint=error.hint,
+        evidence=error.evidence,
+    )
+
+
+def _interrupted(target: Target) -> Outcome:
+    return Outcome(
+        target=target.name,
+        release=None,
+        result="interrupted",
+        exit_code=INTERRUPTED,
+        code="fleet.interrupted",
+        problem="provision was interrupted",
+        hint="run it again: it goes on from there",
+    )

@@ -1,0 +1,152 @@
+"""`edge-deploy provision` for many machines at once: in waves, with a plan, a report, and nothing sent twice."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from edge.cli.commands.provision import provision
+from edge.deploy.provision import wheels as gathering
+from tests.support.little_wheels import little_lock, little_wheel, real_pip
+from tests.support.manifests import ssh_key
+from tests.support.overlay_devices import OverlayDevices, needs_root
+
+pytestmark = [needs_root, pytest.mark.integration]
+
+
+@pytest.fixture
+def software(tmp_path, monkeypatch):
+    """Have little wheels stand for the libraries; the pip that installs them is a real one."""
+    folder, own = tmp_path / "wheels", tmp_path / "own"
+    folder.mkdir()
+    own.mkdir()
+    little_wheel(folder, "numpy", "2.0")
+    real_pip(folder)
+    ours = [little_wheel(own, "edge-deploy", "0.1.0", "numpy>=1.24").read_bytes()]
+    lock = little_lock(folder.glob("*.whl"))
+    monkeypatch.setattr(gathering, "read_lock", lambda: lock)
+    monkeypatch.setattr(gathering, "own_wheel", lambda: ours[0])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    def newer() -> None:
+        ours[0] = little_wheel(own, "edge-deploy", "0.1.0", "numpy>=1.25").read_bytes()
+
+    return folder, newer
+
+
+@pytest.fixture
+def person(tmp_path, software, public_key):
+    """Return what runs the command for targets of an inventory, and tells its exit code and both outputs."""
+    folder, _ = software
+
+    def person(devices: OverlayDevices, *words: str, names=None, wave="canary = []", missing=()):
+        text = f'[defaults]\nssh_config = "{devices.ssh_config}"\n[wave]\n{wave}\n'
+        for name in [*(names or devices.names), *missing]:
+            text += f'[[target]]\nname = "{name}"\nhost = "{name}"\nlabels = {{ site = "north" }}\n'
+        (tmp_path / "targets.toml").write_text(text)
+        keys = () if "--undo" in words else ("--key", str(public_key), "--signer", str(public_key))
+        whole = ["--targets", str(tmp_path / "targets.toml"), "--wheels", str(folder), *keys, *words]
+        return CliRunner().invoke(provision, whole, standalone_mode=False, catch_exceptions=False)
+
+    return person
+
+
+@pytest.fixture
+def public_key(tmp_path):
+    return Path(f"{ssh_key(tmp_path)}.pub")
+
+
+def results(out: str) -> dict[str, dict[str, object]]:
+    events = [json.loads(line) for line in out.splitlines()]
+    return {event["target"]: event for event in events if event["phase"] == "result"}
+
+
+def test_fifty_machines_are_planned_in_one_command_and_nothing_is_written(tmp_path, person):
+    with OverlayDevices(tmp_path / "site", 50) as devices:
+        began_s = time.monotonic()
+        done = person(devices, "site=north", "--plan", "--max-parallel", "8")
+        print(f"50 plans on one machine: {time.monotonic() - began_s:.1f} s")
+
+        assert done.return_value == 10, done.stderr
+        assert done.stdout.count("planned in") == 50
+        assert "d-00 and 49 more:\n  create folder /etc/edge-deploy\n" in done.stdout
+        assert done.stdout.count("create user edge-deploy") == 1
+        assert "0 of 50 targets done; 50 planned" in done.stderr
+        assert not any((devices.root(name) / "etc/edge-deploy").exists() for name in devices.names)
+
+
+def test_machines_are_made_devices_in_waves_and_what_they_have_is_not_sent_again(tmp_path, person, software):
+    folder, newer = software
+    whole = sum(path.stat().st_size for path in folder.iterdir())
+    with OverlayDevices(tmp_path / "site", 3) as devices:
+        first = person(devices, "all", "--json", wave='canary = ["d-02"]\nsteps = ["100%"]', missing=["gone"])
+
+        ended = results(first.stdout)
+        assert first.return_value == 11, first.stderr
+        assert "wave of 1: d-02" in first.stderr
+        assert next(iter(ended)) == "d-02"
+        assert {name: one["event"] for name, one in ended.items()} == {
+            **dict.fromkeys(devices.names, "changed"),
+            "gone": "unreachable",
+        }
+        assert all(ended[name]["bytes"] >= whole for name in devices.names)
+        installed = devices.run("d-01", "ls /opt/edge/lib/python3*/site-packages; ls /var/cache/edge-deploy/wheels")
+        assert "numpy-2.0.dist-info" in installed
+
+        again = person(devices, "all", "--json")
+        assert again.return_value == 0, again.stderr
+        assert {(one["event"], one["bytes"]) for one in results(again.stdout).values()} == {("unchanged", 0)}
+
+        newer()  # as when edge-deploy is newer and its libraries are the same
+        update = person(devices, "all", "--json")
+        sent = [one["bytes"] for one in results(update.stdout).values()]
+        print(f"first provision {whole} bytes of wheels; update {sent[0]} bytes each, of which tar's frame 10240")
+        assert update.return_value == 0, update.stderr
+        assert max(sent) < 12_000 < whole / 100
+
+
+def test_a_machine_where_something_is_in_the_way_stops_the_rest_and_a_resumed_one_leaves_out_who_is_done(
+    tmp_path, person
+):
+    with OverlayDevices(tmp_path / "site", 3) as devices:
+        blocker = devices.root("d-01") / "etc/sudoers.d/edge-deploy"
+        blocker.write_text("# mine\n")
+        order = 'canary = ["d-00"]\nsteps = [1, "100%"]\nmax_failed = 0'
+
+        first = person(devices, "all", wave=order)
+
+        assert first.return_value == 11
+        assert "d-00  changed" in first.stdout
+        assert "error: d-01: verify.provision: /etc/sudoers.d/edge-deploy is there and was not written" in first.stderr
+        assert not (devices.root("d-02") / "etc/edge-deploy").exists()
+
+        blocker.unlink()
+        second = person(devices, "all", "--resume", wave=order)
+
+        assert second.return_value == 0, second.stderr
+        assert "1 of 3 targets are done already" in second.stderr
+        assert "d-00" not in second.stdout
+
+
+def test_a_single_machine_has_the_exit_code_of_what_went_wrong(tmp_path, person):
+    with OverlayDevices(tmp_path / "site", 1) as devices:
+        (devices.root("d-00") / "etc/sudoers.d/edge-deploy").write_text("# mine\n")
+
+        assert person(devices, "d-00").return_value == 4
+
+
+def test_undo_goes_over_the_fleet_as_well(tmp_path, person):
+    with OverlayDevices(tmp_path / "site", 2) as devices:
+        assert person(devices, "all").return_value == 0
+        planned = person(devices, "all", "--undo", "--plan")
+        undone = person(devices, "all", "--undo")
+
+        assert (planned.return_value, undone.return_value) == (10, 0), undone.stderr
+        assert "d-00 and 1 more:" in planned.stdout
+        assert not any((devices.root(name) / "etc/edge-deploy").exists() for name in devices.names)
+        assert not any((devices.root(name) / "var/cache/edge-deploy").exists() for name in devices.names)

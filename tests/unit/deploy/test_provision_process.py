@@ -1,0 +1,88 @@
+"""What a provision starts on this side ends when it is told to, and files go out as they are."""
+
+import io
+import sys
+import tarfile
+import threading
+import time
+from subprocess import TimeoutExpired
+
+import pytest
+
+from edge.deploy.provision.process import run_until, send_tar
+from edge.deploy.push.link import Interrupted
+from tests.support.wait import wait_until
+
+NEVER = threading.Event()
+
+
+def test_a_command_gets_its_content_and_tells_what_it_wrote():
+    content = b"x" * 300_000
+
+    done = run_until(["sh", "-c", "cat; echo no >&2; exit 3"], content, timeout_s=20, stop=NEVER)
+
+    assert (done.returncode, done.stdout, done.stderr) == (3, content, b"no\n")
+
+
+@pytest.mark.parametrize("program", ["sleep 60", "sleep 60 & wait", "trap '' TERM; sleep 60"])
+def test_stop_ends_a_command_and_its_children_within_a_second(tmp_path, program):
+    stop, began = threading.Event(), tmp_path / "began"
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            run_until(["sh", "-c", f"touch {began}; {program}"], b"", timeout_s=60, stop=stop)
+        except Interrupted as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until(began.exists, what="the command has begun")
+    stop.set()
+    told_s = time.monotonic()
+    thread.join(10)
+
+    assert len(ended) == 1
+    assert time.monotonic() - told_s < 1.5
+
+
+def test_a_command_that_takes_too_long_is_ended():
+    with pytest.raises(TimeoutExpired):
+        run_until(["sleep", "60"], b"", timeout_s=0.1, stop=NEVER)
+
+
+def test_files_arrive_as_they_are_and_their_bytes_are_counted(tmp_path):
+    paths = [tmp_path / "a" / "one", tmp_path / "b" / "two"]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_bytes(path.name.encode() * 100_000)
+    told: list[int] = []
+    program = f"import sys, shutil; shutil.copyfileobj(sys.stdin.buffer, open({str(tmp_path / 'got')!r}, 'wb'))"
+
+    done, sent = send_tar([sys.executable, "-c", program], paths, on_bytes=told.append, timeout_s=30, stop=NEVER)
+
+    got = (tmp_path / "got").read_bytes()
+    assert (done.returncode, sent) == (0, len(got))
+    with tarfile.open(fileobj=io.BytesIO(got)) as unpacked:
+        assert {one.name: unpacked.extractfile(one).read() for one in unpacked} == {
+            path.name: path.read_bytes() for path in paths
+        }
+    assert told == sorted(told)
+
+
+@pytest.mark.parametrize("program", ["exit 1", "head -c 1000 >/dev/null; echo full >&2; exit 1"])
+def test_a_receiver_that_leaves_early_is_an_end_and_no_hang(tmp_path, program):
+    (tmp_path / "big").write_bytes(b"x" * 5_000_000)
+
+    done, _ = send_tar(["sh", "-c", program], [tmp_path / "big"], on_bytes=lambda count: None, timeout_s=30, stop=NEVER)
+
+    assert done.returncode == 1
+
+
+def test_a_receiver_that_does_not_read_is_left_when_told_to(tmp_path):
+    (tmp_path / "big").write_bytes(b"x" * 5_000_000)
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+
+    with pytest.raises(Interrupted):
+        send_tar(["sleep", "60"], [tmp_path / "big"], on_bytes=lambda count: None, timeout_s=60, stop=stop)

@@ -18,6 +18,7 @@ __all__ = ["MAX_BLOB_BYTES", "MAX_JSON_BYTES", "Blob", "Frame", "Message", "enco
 MAX_JSON_BYTES = 256 * 1024
 MAX_BLOB_BYTES = 1024 * 1024
 MAX_DEPTH = 16
+_MAX_DIGITS = 1000  # int() of 100,000 takes seconds; which numbers are fit is for `edge.wire` to say
 _HEAD = struct.Struct(">IB")
 _JSON, _BLOB = 0, 1
 
@@ -72,7 +73,7 @@ def read_frame(read_exactly: Callable[[int], bytes]) -> Frame:
 
 def _message(body: bytes) -> Message:
     try:
-        values = json.loads(body.decode("utf-8"))
+        values = json.loads(body.decode("utf-8"), parse_int=_integer)
     except (ValueError, RecursionError) as error:
         raise _broken(f"a frame that is no JSON: {error}") from None
     if not isinstance(values, dict) or not isinstance(values.get("verb"), str):
@@ -81,6 +82,12 @@ def _message(body: bytes) -> Message:
         raise _broken(f"a JSON frame deeper than {MAX_DEPTH}")
     verb = values.pop("verb")
     return Message(verb, values)
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
 
 
 def _depth(value: object) -> int:

@@ -1,0 +1,175 @@
+"""Both ends against what the first revision of the protocol has said: recorded bytes, made by that code itself."""
+
+import base64
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from edge.bundle.manifest import Manifest, decode_manifest
+from edge.deploy.push.link import Link
+from edge.deploy.push.options import PushOptions
+from edge.deploy.push.push import push
+from edge.device.state import Phase
+from edge.transport.frames import Message, read_frame
+from edge.transport.local import LocalChannel
+from edge.wire.ending import Nothing
+from edge.wire.status import LogsRequest
+from edge.wire.verbs import FACTS, LOGS, PING, STATUS
+from tests.support.device_root import DeviceRoot
+from tests.support.scripted_device import ScriptedDevice
+from tests.support.transcript import allowed_signers, exchanges, transcript
+from tests.support.wait import wait_until
+
+ENDINGS = {
+    "plan of a first push": ("planned", None),
+    "a first push": ("committed", None),
+    "an unchanged push": ("unchanged", None),
+    "a push that a person confirms": ("committed", None),
+    "a push that is rolled back": ("rolled-back", "trial.frames"),
+    "a push that failed here before": ("refused", "preflight.bad"),
+    "a push whose build fails": ("failed", "smoke.recall"),
+    "a detached push": ("detached", None),
+    "a push while another one is under way": ("refused", "lock.held"),
+}
+
+STORIES = ("plan of a first push", "a first push", "an unchanged push", "a push that a person confirms")
+FREE = ("missing", "streams", "bad", "evidence", "per_class", "report")  # their keys are names
+
+
+@dataclass(frozen=True)
+class RecordedBundle:
+    """What was pushed in a story, put together from its own frames."""
+
+    manifest: Manifest
+    manifest_bytes: bytes
+    signature: bytes
+    folder: Path
+
+    def path_of(self, file):
+        return self.folder / file.sha256
+
+
+def _bundle(story, folder):
+    frames = [said for said in transcript() if said.story == story and said.who == "client"]
+    offer = next(said.values for said in frames if said.verb == "plan")
+    content = base64.b64decode(offer["manifest"])
+    asked = None
+    for said in frames:
+        if said.verb == "blob":
+            asked = said.values["sha256"]
+        elif said.values is None:
+            (folder / asked).write_bytes(said.body)
+    return RecordedBundle(decode_manifest(content), content, base64.b64decode(offer["signature"]), folder)
+
+
+def _recorded_device(story):
+    """Return a device that answers each request as the recorded one did; the last answer of a kind again and again."""
+    hello = next(said for said in transcript() if said.who == "agent" and said.story == story)
+    answers: dict[str, list[list[str]]] = {}
+    for asked, said in exchanges():
+        if said.story == story and asked != "hello":
+            of_verb = answers.setdefault(asked, [[]])
+            if of_verb[-1] and '"verb":"progress"' not in of_verb[-1][-1]:
+                of_verb.append([])
+            of_verb[-1].append(said.body.decode())
+            number = said.values["id"]
+            of_verb[-1][-1] = of_verb[-1][-1].replace(f'"id":{number}', '"id":NUMBER', 1)
+
+    def answer(verb, values):
+        left = answers[verb]
+        bodies = left.pop(0) if len(left) > 1 else left[0]
+        return iter([body.replace("NUMBER", str(values["id"]), 1) for body in bodies])
+
+    return ScriptedDevice(hello.body.decode(), answer)
+
+
+@pytest.mark.parametrize("story", ENDINGS)
+def test_this_client_pushes_to_a_device_of_the_first_revision(story, tmp_path):
+    outcome = push(
+        _bundle(story, tmp_path),
+        lambda: _recorded_device(story),
+        target="gate-01",
+        options=PushOptions(
+            who="tester", is_plan="plan" in story, confirm="confirms" in story, detach="detached" in story
+        ),
+        on_event=lambda event: None,
+        stop=threading.Event(),
+    )
+    assert (outcome.result, outcome.code) == ENDINGS[story], outcome
+
+
+def test_this_client_reads_what_a_device_of_the_first_revision_says_of_itself():
+    link = Link(_recorded_device("what people ask"), threading.Event())
+    assert link.ask(STATUS, Nothing()).state.phase == "idle"
+    assert link.ask(FACTS, Nothing()).name == "gate-01"
+    assert link.ask(LOGS, LogsRequest(lines=5)).note
+    assert link.ask(PING, Nothing()) == Nothing()
+
+
+@pytest.mark.integration
+def test_a_client_of_the_first_revision_reads_what_this_agent_says(tmp_path):
+    device = DeviceRoot(tmp_path)
+    device.layout.allowed_signers.write_text(allowed_signers())
+    try:
+        for story in STORIES:
+            for connection in sorted({said.connection for said in transcript() if said.story == story}):
+                _replay(device, [said for said in transcript() if said.connection == connection])
+        wait_until(lambda: device.device.state().phase is Phase.IDLE, what="the last verdict")
+        assert device.device.releases.current() == _bundle(STORIES[-1], tmp_path).manifest.release
+    finally:
+        device.stop()
+
+
+def _replay(device, frames):
+    """Say what the old client said, frame by frame, and hold each answer against the one that it got."""
+    channel = LocalChannel(device.command)
+    try:
+        channel.receive()
+        number = None
+        for said in (one for one in frames if one.who == "client"):
+            if said.verb == "lock":
+                wait_until(lambda: device.device.state().phase is Phase.IDLE, what="no release is on trial")
+            channel.send(_frame(said))
+            number = number if said.values is None else said.values.get("id")
+            if said.verb not in ("hello", "blob"):  # the bytes of a blob follow, and then its answer
+                _hold(_end_of(channel, number), frames, number)
+    finally:
+        channel.close()
+
+
+def _frame(said):
+    left = memoryview(said.frame)
+
+    def read_exactly(count):
+        nonlocal left
+        part, left = bytes(left[:count]), left[count:]
+        return part
+
+    return read_frame(read_exactly)
+
+
+def _end_of(channel, number):
+    while True:
+        frame = channel.receive(timeout_s=30)
+        if isinstance(frame, Message) and frame.verb != "progress" and frame.values["id"] == number:
+            return frame
+
+
+def _hold(answer, frames, number):
+    told = (one for one in frames if one.who == "agent" and one.values.get("id") == number)
+    then = next(one for one in told if one.verb != "progress")
+    assert answer.verb == then.verb, (answer, then.values)
+    _hold_keys(then.values, {"verb": answer.verb, **answer.values}, then.verb)
+
+
+def _hold_keys(then, now, where):
+    """Every key that there was is there, and what it stands for is of the kind that it was."""
+    for key, value in then.items():
+        assert key in now, f"{where}.{key}"
+        if value not in (None, {}) and now[key] is not None:
+            kinds = (int, float) if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value)
+            assert isinstance(now[key], kinds), f"{where}.{key}: {now[key]!r}"
+        if isinstance(value, dict) and isinstance(now[key], dict) and key not in FREE:
+            _hold_keys(value, now[key], f"{where}.{key}")

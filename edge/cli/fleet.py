@@ -25,6 +25,7 @@ __all__ = ["Chosen", "Rollout", "ask", "choose", "drive", "max_parallel_option",
 targets_argument = click.argument("words", nargs=-1, required=True, metavar="TARGET...")
 targets_option = click.option(
     "--targets",
+    "--inventory",
     "targets_path",
     type=click.Path(path_type=Path),
     help="Inventory; default: ./targets.toml, then ~/.config/edge-deploy/targets.toml.",

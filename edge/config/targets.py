@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +15,18 @@ from edge.config.convert import convert
 from edge.config.document import Document, Location
 from edge.config.schema import Host, Port, TopicLevel
 from edge.config.toml import read_toml
+from edge.config.trusted import configuration, is_trusted, trust
 
-__all__ = ["ALL", "DEFAULT_MAX_PARALLEL", "Inventory", "Target", "Wave", "find_inventory", "load_inventory"]
+__all__ = [
+    "ALL",
+    "DEFAULT_MAX_PARALLEL",
+    "Inventory",
+    "Target",
+    "Wave",
+    "find_inventory",
+    "load_inventory",
+    "trust_inventory",
+]
 
 ALL = "all"
 DEFAULT_STEPS = (Amount.parse("10%"), Amount.parse("100%"))
@@ -110,17 +119,18 @@ class _File(_Strict, frozen=True, kw_only=True):
 def find_inventory(given: Path | None) -> Inventory:
     """Return the inventory in `given`, else in ./targets.toml, else in the user's configuration; else an empty one.
 
+    One that was found in the current folder may be anybody's: unless it was trusted (`trust_inventory`), it names no
+    ssh_config, because that runs commands here (ProxyCommand).
+
     Raises:
         ConfigError: if the file cannot be used.
     """
     if given is not None:
         return load_inventory(given)
-    home = os.environ.get("XDG_CONFIG_HOME", "")
-    configuration = Path(home) if Path(home).is_absolute() else Path.home() / ".config"
-    for path in (Path("targets.toml"), configuration / "edge-deploy" / "targets.toml"):
-        if path.is_file():
-            return load_inventory(path)
-    return Inventory()
+    here, kept = Path("targets.toml"), configuration() / "targets.toml"
+    if here.is_file():
+        return _load(here, is_found=here.resolve() != kept.resolve())
+    return load_inventory(kept) if kept.is_file() else Inventory()
 
 
 def load_inventory(path: Path) -> Inventory:
@@ -129,16 +139,47 @@ def load_inventory(path: Path) -> Inventory:
     Raises:
         ConfigError: naming file, line and key, if it cannot be used as written.
     """
+    return _load(path, is_found=False)
+
+
+def trust_inventory(path: Path) -> Inventory:
+    """Let an inventory be found from now on, with the ssh_configs that it names, while none of these files changes.
+
+    Raises:
+        ConfigError: if it cannot be used as written, or that cannot be kept.
+    """
+    inventory = load_inventory(path)
+    trust(path, _ssh_configs(inventory))
+    return inventory
+
+
+def _load(path: Path, *, is_found: bool) -> Inventory:
     document = read_toml(path)
     file = convert(document, _File, see=_REFERENCE)
     for location, problem in (*_name_problems(file), *_wave_problems(file)):
         raise document.error(location, problem)
-    return Inventory(
+    inventory = Inventory(
         path=path,
         targets=MappingProxyType({target.name: _target(target, file.defaults, document) for target in file.target}),
         wave=_wave(file.wave),
         max_parallel=file.defaults.max_parallel,
     )
+    if is_found and _ssh_configs(inventory) and not is_trusted(path, _ssh_configs(inventory)):
+        raise document.error(
+            _first_ssh_config(file),
+            "an ssh_config can run commands on this machine, and this inventory was found here, not named; if it is "
+            f"yours, name it: --inventory {path}, or trust it as it is now: edge-deploy targets --trust {path}",
+        )
+    return inventory
+
+
+def _ssh_configs(inventory: Inventory) -> list[Path]:
+    return [target.ssh_config for target in inventory.targets.values() if target.ssh_config is not None]
+
+
+def _first_ssh_config(file: _File) -> Location:
+    named = [index for index, target in enumerate(file.target) if target.ssh_config is not None]
+    return ("defaults", "ssh_config") if file.defaults.ssh_config is not None else ("target", named[0], "ssh_config")
 
 
 def _target(target: _Target, defaults: _Defaults, document: Document) -> Target:

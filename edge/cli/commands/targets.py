@@ -27,15 +27,29 @@ _STALE_S = 10.0  # the runtime tells of itself every second
 Examples:
   edge-deploy targets
   edge-deploy targets site=north --check
-  edge-deploy targets --targets north.toml --json"""
+  edge-deploy targets --targets north.toml --json
+  edge-deploy targets --trust targets.toml"""
 )
 @click.argument("words", nargs=-1, metavar="[TARGET]...")
 @targets_option
+@click.option(
+    "--trust",
+    "trusted_path",
+    type=click.Path(path_type=Path),
+    help="Inventory that may name an ssh_config although it is only found in a folder; until one of them changes.",
+)
 @click.option("--check", is_flag=True, help="Ask each target how it is.")
 @click.option("--deadline", "deadline_s", type=SECONDS, default=20, show_default=True, help="Of each answer.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
-def targets(words: tuple[str, ...], targets_path: Path | None, check: bool, deadline_s: float, as_json: bool) -> int:
+def targets(
+    words: tuple[str, ...],
+    targets_path: Path | None,
+    trusted_path: Path | None,
+    check: bool,
+    deadline_s: float,
+    as_json: bool,
+) -> int:
     """List the inventory: who there is, how each is reached, in which order a rollout goes.
 
     A TARGET is a name, label=value or all; default: all. With --check the exit code is that of a fleet: 0 if all
@@ -43,12 +57,14 @@ def targets(words: tuple[str, ...], targets_path: Path | None, check: bool, dead
     """
     from edge.cli.fleet import ask, choose
     from edge.cli.output import echo_json
-    from edge.config.targets import ALL
+    from edge.config.targets import ALL, trust_inventory
     from edge.deploy.fleet.ask import Asked
     from edge.wire.ending import Nothing
     from edge.wire.verbs import STATUS
 
-    chosen = choose(words or (ALL,), targets_path)
+    if trusted_path is not None:
+        trust_inventory(trusted_path)
+    chosen = choose(words or (ALL,), trusted_path or targets_path)
     inventory, outcomes, exit_code = chosen.inventory, {}, 0
     asked = Asked(STATUS, Nothing(), deadline_s=deadline_s)
     if check:

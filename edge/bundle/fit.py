@@ -50,6 +50,7 @@ def refusals(
     channels: Sequence[str] = (),
     is_clock_sure: bool = False,
     is_downgrade_signed: bool = False,
+    reset_at: str | None = None,
     allow_unproven: bool = False,
 ) -> Iterator[DeployError]:
     """Yield every reason for which the device may not take the release, the gravest first; nothing if it may.
@@ -62,6 +63,7 @@ def refusals(
         channels: what the device is bound to; none: it has taken nothing yet.
         is_clock_sure: somebody sets the device's clock, so that `at` is now.
         is_downgrade_signed: the signature was made in the namespace that allows a lower sequence.
+        reset_at: when the reset was made that the device has followed last; None: never.
         allow_unproven: the device takes releases without golden frames.
 
     Yields:
@@ -71,7 +73,12 @@ def refusals(
     yield from _out_of_date(manifest, at)
     yield from ahead(manifest, at=at, is_clock_sure=is_clock_sure)
     yield from not_its_turn(
-        manifest, device.name, channels=channels, sequences=sequences, is_permission=is_downgrade_signed
+        manifest,
+        device.name,
+        channels=channels,
+        sequences=sequences,
+        is_permission=is_downgrade_signed,
+        reset_at=reset_at,
     )
     if manifest.golden_frames is GoldenFrames.NONE and not allow_unproven:
         yield DeployError(

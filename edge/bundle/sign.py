@@ -17,11 +17,13 @@ from edge.bundle.ssh_keygen import Ran, run_ssh_keygen
 from edge.bundle.sshsig import MAX_SIGNATURE_BYTES, SshSignature, read_signature
 from edge.errors import DeployError
 
-__all__ = ["DOWNGRADE", "RELEASE", "fingerprint", "namespace_of", "sign", "verify"]
+__all__ = ["DOWNGRADE", "RELEASE", "RESET", "fingerprint", "namespace_of", "sign", "verify"]
 
 RELEASE = "edge-release"
 DOWNGRADE = "edge-release-downgrade"
 """Namespace of a signature that allows a lower sequence than the device has seen."""
+RESET = "edge-device-reset"
+"""Namespace of an order that sets the counters of one device anew, see `edge.bundle.reset`."""
 
 _SIGNING_DEADLINE_S = 120.0  # a person may have to type a passphrase or touch a security key
 _VALIDITY = re.compile(r'valid-(?:after|before)="?[0-9]+Z?"?', re.IGNORECASE)

@@ -9,7 +9,15 @@ from edge.bundle.checks import read_time
 from edge.bundle.manifest import Manifest
 from edge.errors import DeployError
 
-__all__ = ["MAX_PERMISSION_DAYS", "MOST_AHEAD_S", "ahead", "most_sequence", "not_its_turn", "permission_gaps"]
+__all__ = [
+    "MAX_PERMISSION_DAYS",
+    "MOST_AHEAD_S",
+    "ahead",
+    "ahead_of",
+    "most_sequence",
+    "not_its_turn",
+    "permission_gaps",
+]
 
 MOST_AHEAD_S = 86_400
 """How far the clocks of two machines may be apart, in seconds."""
@@ -30,15 +38,8 @@ def ahead(manifest: Manifest, *, at: datetime, is_clock_sure: bool) -> Iterator[
         at: the time, see `edge.bundle.clock`.
         is_clock_sure: somebody sets the clock, so that `at` is now.
     """
+    yield from ahead_of(manifest.created_at, at=at, is_clock_sure=is_clock_sure)
     created_at = read_time("created_at", manifest.created_at)
-    latest = at + timedelta(seconds=MOST_AHEAD_S if is_clock_sure else _MOST_AHEAD_UNSURE_S)
-    if created_at > latest:
-        yield DeployError(
-            "verify.ahead.time",
-            f"the release says that it was made at {manifest.created_at}, the device's time is {_text(at)}",
-            hint="set the clock of the machine that bundles, or that of the device, and bundle it again",
-            evidence={"created_at": manifest.created_at, "latest": _text(latest)},
-        )
     if manifest.sequence > most_sequence(created_at):
         yield DeployError(
             "verify.ahead.sequence",
@@ -49,8 +50,26 @@ def ahead(manifest: Manifest, *, at: datetime, is_clock_sure: bool) -> Iterator[
         )
 
 
+def ahead_of(created_at: str, *, at: datetime, is_clock_sure: bool) -> Iterator[DeployError]:
+    """Yield why something was made later than it can be at the time `at`, see `ahead`."""
+    latest = at + timedelta(seconds=MOST_AHEAD_S if is_clock_sure else _MOST_AHEAD_UNSURE_S)
+    if read_time("created_at", created_at) > latest:
+        yield DeployError(
+            "verify.ahead.time",
+            f"it says that it was made at {created_at}, the device's time is {_text(at)}",
+            hint="set the clock of the machine that signs, or that of the device, and sign it again",
+            evidence={"created_at": created_at, "latest": _text(latest)},
+        )
+
+
 def not_its_turn(
-    manifest: Manifest, name: str, *, channels: Sequence[str], sequences: Mapping[str, int], is_permission: bool
+    manifest: Manifest,
+    name: str,
+    *,
+    channels: Sequence[str],
+    sequences: Mapping[str, int],
+    is_permission: bool,
+    reset_at: str | None = None,
 ) -> Iterator[DeployError]:
     """Yield why a release may not follow what the device `name` has taken.
 
@@ -60,6 +79,7 @@ def not_its_turn(
         channels: what the device is bound to; none: it has taken nothing yet.
         sequences: highest sequence taken so far, by channel.
         is_permission: it was signed in the namespace that allows a lower one.
+        reset_at: when the reset was made that the device has followed last; None: never.
     """
     if channels and manifest.channel not in channels:
         yield DeployError(
@@ -72,7 +92,9 @@ def not_its_turn(
     seen = sequences.get(manifest.channel, 0)
     if is_permission:
         yield from permission_gaps(manifest)
-        if manifest.downgrade_from is not None and manifest.downgrade_from != seen:
+        # After a reset a counter may come round again; no permission from before it does.
+        is_older = reset_at is not None and manifest.created_at <= reset_at
+        if manifest.downgrade_from is not None and (manifest.downgrade_from != seen or is_older):
             yield _void(manifest, name, seen)
     elif manifest.sequence < seen:
         yield DeployError(
@@ -104,7 +126,7 @@ def _void(manifest: Manifest, name: str, seen: int) -> DeployError:
     return DeployError(
         "verify.downgrade.counter",
         f"the permission to go back was given for counter {manifest.downgrade_from} of channel {manifest.channel}, "
-        f"{name} is at {seen}: it was used, or the device has taken something newer since",
+        f"{name} is at {seen}: it was used, or the device has taken something newer or was reset since",
         hint=f"if it is still wanted, sign another one: edge-deploy bundle --downgrade {seen} --target {name}",
         evidence={"channel": manifest.channel, "seen": seen, "given_for": manifest.downgrade_from},
     )

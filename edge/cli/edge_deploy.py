@@ -30,6 +30,7 @@ _COMMANDS = {
     "push": LazyCommand("edge.cli.commands.push", "push", "A release onto devices, judged there, undone if it is bad."),
     "status": LazyCommand("edge.cli.commands.status", "status", "What devices run, and how they are."),
     "rollback": LazyCommand("edge.cli.commands.rollback", "rollback", "Back to the release before, or to one by name."),
+    "reset": LazyCommand("edge.cli.commands.reset", "reset", "New counters for a device that was led far ahead."),
     "confirm": LazyCommand("edge.cli.commands.confirm", "confirm", "Yes, the release on trial may stay."),
     "logs": LazyCommand("edge.cli.commands.logs", "logs", "The last lines of a device's journal."),
     "targets": LazyCommand(

@@ -12,25 +12,29 @@ from edge.device.layout import Layout
 from edge.device.sealed import open_sealed, seal
 from edge.errors import DeployError
 
-__all__ = ["Counters", "raise_counters", "read_counters"]
+__all__ = ["Counters", "raise_counters", "read_counters", "reset_counters"]
 
 _FORMAT = "edge.device-counters/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """Highest sequence per channel, and the newest `created_at` (RFC 3339 in UTC) of all manifests."""
+    """Highest sequence per channel, and the newest `created_at` (RFC 3339 in UTC) of all manifests.
+
+    `reset_at` is when the last signed reset was made that the device has followed; None: never.
+    """
 
     sequences: Mapping[str, int] = field(default_factory=dict)
     newest_created_at: str | None = None
+    reset_at: str | None = None
 
     def merged(self, other: Counters) -> Counters:
         """Return the higher of both, channel by channel."""
         channels = {*self.sequences, *other.sequences}
-        times = [time for time in (self.newest_created_at, other.newest_created_at) if time is not None]
         return Counters(
             sequences={name: max(self.sequences.get(name, 0), other.sequences.get(name, 0)) for name in channels},
-            newest_created_at=max(times, default=None),  # RFC 3339 in UTC with whole seconds sorts as text
+            newest_created_at=_latest(self.newest_created_at, other.newest_created_at),
+            reset_at=_latest(self.reset_at, other.reset_at),
         )
 
 
@@ -48,6 +52,7 @@ def read_counters(layout: Layout, files: Files) -> Counters:
         return Counters(
             sequences={str(name): int(value) for name, value in values["sequences"].items()},
             newest_created_at=values["newest_created_at"],
+            reset_at=values.get("reset_at"),  # of older software there is none
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DeployError(
@@ -62,5 +67,15 @@ def raise_counters(layout: Layout, durable: Durable, seen: Counters) -> Counters
     known = read_counters(layout, durable.files)
     raised = known.merged(seen)
     if raised != known:
-        durable.put(layout.counters, seal({"format": _FORMAT, **asdict(raised)}))
+        reset_counters(layout, durable, raised)
     return raised
+
+
+def reset_counters(layout: Layout, durable: Durable, counters: Counters) -> None:
+    """Make `counters` the counters, in one write; that they sink is for a signed reset alone."""
+    durable.put(layout.counters, seal({"format": _FORMAT, **asdict(counters)}))
+
+
+def _latest(*times: str | None) -> str | None:
+    # RFC 3339 in UTC with whole seconds sorts as text.
+    return max((time for time in times if time is not None), default=None)

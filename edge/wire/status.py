@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from edge.wire.codec import Most, spelled
+from edge.wire.codec import Most, since, spelled
 from edge.wire.ending import Problem
 
 __all__ = [
     "BadReport",
+    "FileReport",
     "HealthReport",
     "HolderReport",
     "KeptReport",
@@ -21,6 +22,7 @@ __all__ = [
     "StateReport",
     "StatusAnswer",
     "StreamReport",
+    "TakesReport",
     "UnitReport",
 ]
 
@@ -69,7 +71,10 @@ class StateReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptReport:
-    """A release on the device; `engine` says what runs and why, None: there is none or it cannot be read."""
+    """A release on the device; `engine` says what runs and why, None: there is none or it cannot be read.
+
+    `signer` is the name by which the device knows who signed it; `distrust` is the code of why that does not count.
+    """
 
     release: str
     pipeline: str | None
@@ -79,6 +84,8 @@ class KeptReport:
     is_ready: bool
     engine: str | None = None
     precision: str | None = None
+    signer: str | None = since(1)
+    distrust: str | None = since(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +147,37 @@ class HolderReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileReport:
+    """When a file was put there (RFC 3339 in UTC) and how long ago that is, both by the device's clock."""
+
+    at: str
+    age_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakesReport:
+    """What decides whether the device takes a release.
+
+    Attributes:
+        name: of the device.
+        channels: that it is bound to; none: it has taken nothing yet.
+        sequences: highest sequence taken, by channel.
+        newest_created_at: the newest time of all releases taken; `reset_at`: of the last reset that was followed.
+        is_clock_sure: something keeps its clock right.
+        signers, revocation_list: the files that say whose signatures count; None: there is none.
+    """
+
+    name: str
+    channels: tuple[str, ...]
+    sequences: Mapping[str, int]
+    newest_created_at: str | None
+    reset_at: str | None
+    is_clock_sure: bool
+    signers: FileReport | None
+    revocation_list: FileReport | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatusAnswer:
     """All that is known of a device; a damaged part is named in its place, so that the rest is seen."""
 
@@ -151,6 +189,7 @@ class StatusAnswer:
     health: HealthReport | None
     unit: UnitReport | Problem
     lock: HolderReport | None
+    takes: TakesReport | Problem | None = since(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from edge.wire import sending as _sending
 from edge.wire.ending import Nothing
 from edge.wire.facts import FactsAnswer
 from edge.wire.offering import OfferRequest, PlanAnswer, PutManifestAnswer
+from edge.wire.reset import ResetAnswer, ResetRequest
 from edge.wire.status import LogsAnswer, LogsRequest, StatusAnswer
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "PING",
     "PLAN",
     "PUT_MANIFEST",
+    "RESET",
     "ROLLBACK",
     "STAGE",
     "STATUS",
@@ -58,6 +60,7 @@ SWITCH = Verb("switch", _release.SwitchRequest, _release.SwitchAnswer)
 STATUS = Verb("status", Nothing, StatusAnswer)
 CONFIRM = Verb("confirm", _release.ConfirmRequest, _release.ReleaseAnswer)
 ROLLBACK = Verb("rollback", _release.RollbackRequest, _release.RollbackAnswer)
+RESET = Verb("reset", ResetRequest, ResetAnswer)
 GC = Verb("gc", Nothing, _release.CollectedAnswer)
 LOGS = Verb("logs", LogsRequest, LogsAnswer)
 FACTS = Verb("facts", Nothing, FactsAnswer)
@@ -68,7 +71,7 @@ VERBS: Mapping[str, Verb[Any, Any]] = MappingProxyType(
         verb.name: verb
         for verb in (
             *(PLAN, LOCK, PUT_MANIFEST, HAVE, BLOB, STAGE, BUILD, SWITCH),
-            *(STATUS, CONFIRM, ROLLBACK, GC, LOGS, FACTS, PING),
+            *(STATUS, CONFIRM, ROLLBACK, RESET, GC, LOGS, FACTS, PING),
         )
     }
 )

@@ -51,7 +51,7 @@ class DeviceRoot:
         )
         public = self.key.with_suffix(".pub").read_text()
         layout.allowed_signers.write_text(
-            f'ops namespaces="edge-release,edge-release-downgrade" {" ".join(public.split()[:2])}\n'
+            f'ops namespaces="edge-release,edge-release-downgrade,edge-device-reset" {" ".join(public.split()[:2])}\n'
         )
         units = self.root / "etc/systemd/system"
         units.mkdir(parents=True)

@@ -46,7 +46,13 @@ Examples:
     "--key", "keys", multiple=True, type=_PATH, help="Public key that may push, and nothing else. Repeatable."
 )
 @click.option("--signer", "signers", multiple=True, type=_PATH, help="Public key whose releases count. Repeatable.")
-@click.option("--downgrade-signer", "downgraders", multiple=True, type=_PATH, help="The same, and older releases, too.")
+@click.option(
+    "--downgrade-signer",
+    "downgraders",
+    multiple=True,
+    type=_PATH,
+    help="The same; it may also sign a step back (bundle --downgrade) and a reset of the counters.",
+)
 @click.option("--name", help="Name of the device; by default the target's. One target only.")
 @click.option(
     "--compatible",

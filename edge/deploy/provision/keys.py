@@ -33,8 +33,8 @@ class PublicKey:
         return f'restrict,command="{_AGENT}" {self.kind} {self.base64} {self.owner}'
 
     def signer_line(self, *, may_downgrade: bool) -> str:
-        """Return the line that makes its signatures of releases count."""
-        namespaces = "edge-release,edge-release-downgrade" if may_downgrade else "edge-release"
+        """Return the line that makes its signatures of releases count, and those of steps back and resets."""
+        namespaces = "edge-release,edge-release-downgrade,edge-device-reset" if may_downgrade else "edge-release"
         return f'{self.owner} namespaces="{namespaces}" {self.kind} {self.base64}'
 
 

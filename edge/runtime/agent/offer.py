@@ -24,7 +24,7 @@ from edge.wire.ending import problem_of
 from edge.wire.offering import OfferRequest, PlanAnswer, PlannedEngine, PutManifestAnswer
 from edge.wire.verbs import PUT_MANIFEST
 
-__all__ = ["plan", "put_manifest"]
+__all__ = ["bytes_of", "plan", "put_manifest"]
 
 
 def plan(session: Session, request: OfferRequest) -> PlanAnswer:
@@ -79,7 +79,10 @@ def put_manifest(session: Session, request: OfferRequest) -> PutManifestAnswer:
 
 
 def _read_offer(session: Session, request: OfferRequest) -> Offer:
-    content, signature = _bytes_of(request.manifest, "manifest"), _bytes_of(request.signature, "signature")
+    content, signature = (
+        bytes_of(request.manifest, "the manifest of an offer"),
+        bytes_of(request.signature, "its signature"),
+    )
     found = verify_offer(session.device, content, signature)
     return Offer(
         manifest=found.manifest,
@@ -105,6 +108,7 @@ def _refusals(session: Session, offer: Offer, request: OfferRequest) -> list[Dep
         channels=channels_of(device, counters),
         is_clock_sure=is_clock_sure(),
         is_downgrade_signed=offer.is_downgrade,
+        reset_at=counters.reset_at,
         allow_unproven=read_settings(device.layout.device_toml).allow_unproven,
     )
     return [*misfits, *(error for error in map(_error_of, checks) if error is not None)]
@@ -118,8 +122,9 @@ def _error_of(check: Callable[[], None]) -> DeployError | None:
     return None
 
 
-def _bytes_of(text: str, name: str) -> bytes:
+def bytes_of(text: str, name: str) -> bytes:
+    """Return what a base64 stands for; DeployError `request.value` if it is none."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
-        raise DeployError("request.value", f"{name} of an offer: expected base64") from None
+        raise DeployError("request.value", f"{name}: expected base64") from None

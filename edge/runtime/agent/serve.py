@@ -17,6 +17,7 @@ from edge.runtime.agent.offer import plan, put_manifest
 from edge.runtime.agent.orphan import lock_or_take_up
 from edge.runtime.agent.receive import blob, have
 from edge.runtime.agent.release import build, stage, switch
+from edge.runtime.agent.reset import reset
 from edge.runtime.agent.session import Session, greeting, ping
 from edge.runtime.agent.watch import facts, logs, status
 from edge.transport.channel import Channel
@@ -51,6 +52,7 @@ _ANSWERS: Mapping[str, Answer] = MappingProxyType(
             _by(verbs.STATUS, status),
             _by(verbs.CONFIRM, confirm),
             _by(verbs.ROLLBACK, rollback),
+            _by(verbs.RESET, reset),
             _by(verbs.GC, gc),
             _by(verbs.LOGS, logs),
             _by(verbs.FACTS, facts),
@@ -59,7 +61,7 @@ _ANSWERS: Mapping[str, Answer] = MappingProxyType(
     )
 )
 # A line of the audit is a write to the flash: who only looks, or sends a part of what stage then names, leaves none.
-_AUDITED = frozenset({"lock", "put-manifest", "stage", "build", "switch", "confirm", "rollback", "gc"})
+_AUDITED = frozenset({"lock", "put-manifest", "stage", "build", "switch", "confirm", "rollback", "reset", "gc"})
 
 
 def serve(channel: Channel, device: Device, units: Units, *, origin: str, silence_s: float = SILENCE_S) -> None:

@@ -19,6 +19,7 @@ from edge.errors import DeployError
 from edge.reading import json_object
 from edge.runtime.agent.history import last_of
 from edge.runtime.agent.session import Session, facts_of
+from edge.runtime.agent.standing import signed_by, takes
 from edge.runtime.soundness import why_better
 from edge.wire.codec import Misfit, decode
 from edge.wire.ending import Nothing, Problem, problem_of
@@ -62,6 +63,7 @@ def status(session: Session, request: Nothing) -> StatusAnswer:
         health=_health(session),
         unit=_or_problem(lambda: UnitReport(**asdict(session.units.state(RUNTIME_UNIT)))),
         lock=_told(HolderReport, PushLock(device.layout).holder()),
+        takes=_or_problem(lambda: takes(device)),
     )
 
 
@@ -117,6 +119,7 @@ def _release(session: Session, name: str) -> KeptReport:
     said = _or_problem(lambda: _Manifest.of(releases.manifest(name)))
     manifest = _Manifest() if isinstance(said, Problem) else said
     engine = _engine(session, name)
+    signer, distrust = signed_by(session.device, name)
     return KeptReport(
         release=name,
         pipeline=manifest.pipeline_name,
@@ -126,6 +129,8 @@ def _release(session: Session, name: str) -> KeptReport:
         is_ready=releases.is_ready(name),
         engine=None if engine is None else _line(session, name, engine),
         precision=None if engine is None else engine.precision[:_MAX_LINE],
+        signer=signer,
+        distrust=distrust,
     )
 
 

@@ -1,27 +1,12 @@
 """What an old, a foreign or a far too new release can do to a device: asked of the real agent, with real keys."""
 
-from datetime import datetime, timedelta, timezone
-
 import pytest
 
-from edge.bundle.folder import open_bundle
-from edge.bundle.sign import DOWNGRADE, sign
 from edge.device.counters import read_counters
 from edge.device.files import RealFiles
+from tests.support.permissions import permission
 
 pytestmark = pytest.mark.integration
-
-
-def at(**ahead):
-    return (datetime.now(timezone.utc) + timedelta(**ahead)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def permission(device, name="old", *, counted, sequence=1, key=None, **changes):
-    """A release that is signed as a permission to go back, for this device, this counter and a day."""
-    values = {"targets": ("gate-01",), "expires_at": at(days=1), "downgrade_from": counted, **changes}
-    bundle = device.bundle(name, sequence=sequence, **values)
-    (bundle.path / "manifest.json.sig").write_bytes(sign(bundle.manifest_bytes, key or device.key, DOWNGRADE))
-    return open_bundle(bundle.path)
 
 
 def counted(device, channel="stable"):

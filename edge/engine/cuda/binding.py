@@ -34,7 +34,10 @@ def import_pycuda() -> Any:
             f"pycuda is not importable: {error}",
             hint="on a workstation: pip install pycuda; on a Jetson `edge-deploy provision` brings the wheel",
         ) from error
-    cuda.init()
+    try:
+        cuda.init()
+    except cuda.Error as error:
+        raise EngineError(f"the CUDA driver gives no GPU: {error}") from error
     return cuda
 
 

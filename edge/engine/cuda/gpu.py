@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 from collections.abc import Iterator
 from typing import Any
 
 from edge.engine.cuda.binding import cuda_errors, import_pycuda
 from edge.engine.cuda.libcuda import open_driver
+from edge.errors import EngineError
 
 __all__ = ["Gpu"]
+
+_log = logging.getLogger(__name__)
 
 
 class Gpu:
@@ -56,15 +60,31 @@ class Gpu:
         try:
             yield
         finally:
-            self._cuda.Context.pop()
+            self._leave()
 
     def close(self) -> None:
-        """Let go of the context; everything that lives in it has been freed before."""
+        """Let go of the context; everything that lives in it has been freed before. May be called again if it fails."""
         if self.is_closed:
             return
         # pycuda lets go of a context on whichever thread it is current, and then leaves it current for the driver.
         with cuda_errors("leaving the GPU"):
             self._context.push()
-            self._context.detach()
-        open_driver().call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
-        self._context = None
+            context, self._context = self._context, None
+            context.detach()
+        try:
+            open_driver().call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+        except EngineError as error:  # it is nobody's any more
+            _log.warning("leaving the GPU all the same reason=%s", error)
+
+    def _leave(self) -> None:
+        """Make the context no longer that of this thread. pycuda keeps a list of its own, and aborts if it has a rest.
+
+        Where the driver refuses, it is put beside what pycuda knows once more, and taken away from both.
+        """
+        try:
+            self._cuda.Context.pop()
+        except self._cuda.Error as error:
+            _log.warning("leaving the GPU's context once more reason=%s", error)
+            open_driver().call("cuCtxPushCurrent_v2", ctypes.c_void_p(self._context.handle))
+            with cuda_errors("leaving the GPU's context"):
+                self._cuda.Context.pop()

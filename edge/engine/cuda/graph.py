@@ -5,6 +5,7 @@ Source: CUDA Driver API, "Stream Management" (capture) and "Graph Management".
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable
 
@@ -53,12 +54,17 @@ def capture(stream: int, work: Callable[[], None]) -> Graph:
         _end_quietly(handle, graph)
         raise
     driver.call("cuStreamEndCapture", handle, ctypes.byref(graph))
-    try:
+    with contextlib.ExitStack() as made:
+        made.callback(driver.call, "cuGraphDestroy", graph)
         executable = ctypes.c_void_p()
         driver.call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
-    finally:
-        driver.call("cuGraphDestroy", graph)
-    return Graph(executable)
+        replay = Graph(executable)
+        try:
+            made.close()
+        except CudaCallError:
+            replay.close()
+            raise
+    return replay
 
 
 def _end_quietly(stream: ctypes.c_void_p, graph: ctypes.c_void_p) -> None:

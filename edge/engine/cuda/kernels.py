@@ -49,18 +49,20 @@ class Kernels:
     """
 
     def __init__(self, gpu: Gpu) -> None:
+        self._normalize: dict[str, Any] = {}
+        self._candidates: dict[str, Any] = {}
+        self._largest: dict[str, Any] = {}
+        self._tally: dict[str, tuple[Any, Any]] = {}
+        self._widen: Any = None
         image = read_image(gpu.compute_capability)
         major, minor = gpu.compute_capability
         with cuda_errors(f"loading the kernels for compute capability {major}.{minor}"):
-            self._module = import_pycuda().module_from_buffer(image)
-            self._normalize = {name: self._function(f"normalize_{name}", "PPII6f") for name in FLOAT_TYPES}
-            self._candidates = {name: self._function(f"candidates_{name}", "PIIIfIPPP") for name in FLOAT_TYPES}
-            self._largest = {name: self._function(f"largest_{name}", "PIP") for name in FLOAT_TYPES}
-            self._widen = self._function("tally_widen", "P")
-            self._tally = {
-                name: (self._function(f"tally_largest_{name}", "PIP"), self._function(f"tally_count_{name}", "PIP"))
-                for name in FLOAT_TYPES
-            }
+            self._module: Any = import_pycuda().module_from_buffer(image)
+            try:
+                self._find()
+            except BaseException:
+                self.close()
+                raise
 
     def function(self, name: str, arguments: str) -> Any:
         """Return another kernel, its arguments as `struct` writes them.
@@ -128,6 +130,16 @@ class Kernels:
         """Unload them."""
         self._normalize, self._candidates, self._largest, self._tally = {}, {}, {}, {}
         self._widen = self._module = None
+
+    def _find(self) -> None:
+        self._normalize = {name: self._function(f"normalize_{name}", "PPII6f") for name in FLOAT_TYPES}
+        self._candidates = {name: self._function(f"candidates_{name}", "PIIIfIPPP") for name in FLOAT_TYPES}
+        self._largest = {name: self._function(f"largest_{name}", "PIP") for name in FLOAT_TYPES}
+        self._widen = self._function("tally_widen", "P")
+        self._tally = {
+            name: (self._function(f"tally_largest_{name}", "PIP"), self._function(f"tally_count_{name}", "PIP"))
+            for name in FLOAT_TYPES
+        }
 
     def _function(self, name: str, arguments: str) -> Any:
         function = self._module.get_function(name)

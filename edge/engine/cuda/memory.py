@@ -46,7 +46,11 @@ class HostArray:
         with cuda_errors(f"pinning {int(np.prod(shape)) * np.dtype(dtype).itemsize} bytes of memory"):
             self.array: NDArray[Any] = cuda.pagelocked_empty(shape, dtype, mem_flags=flags)
             self._allocation: Any = self.array.base
-            self._address = int(self._allocation.get_device_pointer()) if is_mapped else None
+            try:
+                self._address = int(self._allocation.get_device_pointer()) if is_mapped else None
+            except cuda.Error:
+                self._allocation.free()  # while the GPU is current: later nobody could
+                raise
 
     @property
     def address(self) -> int:

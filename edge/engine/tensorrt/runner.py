@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import traceback
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -16,6 +18,8 @@ from edge.errors import EngineError, TensorMismatchError
 from edge.types import ModelSpec, Preprocess
 
 __all__ = ["TensorRtRunner"]
+
+_log = logging.getLogger(__name__)
 
 
 class TensorRtRunner:
@@ -61,17 +65,22 @@ class TensorRtRunner:
         return tuple(canvas.array[: self._max_batch] for canvas in self._canvases)
 
     def close(self) -> None:
-        """Wait for what runs, and free everything; a second time does nothing."""
+        """Wait for what runs, and free everything; a second time does nothing, or what the first could not.
+
+        Raises:
+            EngineError: if the GPU cannot be spoken to.
+        """
         if self._gpu.is_closed:
             return
-        try:
-            with self._at_work():
-                for stream in self._streams:
-                    stream.drain()
-                self._canvases, self._streams = (), []
+        with self._at_work():
+            for stream in self._streams:
+                stream.drain()
+            self._canvases, self._streams = (), []
+            try:
                 self._owner.close()
-        finally:
-            self._gpu.close()
+            except EngineError as error:  # also where one thing was not freed, the others were
+                _log.warning("closing all the same reason=%s", error)
+        self._gpu.close()
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -80,6 +89,7 @@ class TensorRtRunner:
             with self._gpu.current():
                 yield
         except EngineError as error:
+            _let_go(error)
             raise EngineError(f"{self._spec.name}: {error.problem}", hint=error.hint) from error
 
     def _stream(self) -> Stream:
@@ -98,3 +108,10 @@ class TensorRtRunner:
                 f"canvas {index}, rows {count}: this engine has canvases 0 to {len(self._canvases) - 1} "
                 f"of 1 to {self._max_batch} rows"
             )
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Empty the frames of what was raised: they hold what lives on the GPU, until nobody can free it any more."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__

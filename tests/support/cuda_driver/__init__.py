@@ -27,6 +27,8 @@ _DEFAULTS = {
     "capture_result": 0,
     "lost_after_launches": -1,
     "lost": 0,
+    "refused_call": -1,
+    "refused_result": 0,
 }
 
 
@@ -39,6 +41,7 @@ class StandIn:
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
         library.standin_get.restype = ctypes.c_int64
+        library.standin_refused.restype = ctypes.c_char_p
         self.settings: dict[str, int] = {}
         self.failures: list[Exception] = []
         self._work: dict[int, Callable[[], None]] = {}
@@ -54,6 +57,11 @@ class StandIn:
     def __getitem__(self, name: str) -> int:
         """`live`, `allocations`, `synchronizations`, `launches`, `graph_launches`, `copies_to_device`, ..."""
         return int(self.library.standin_get(name.encode()))
+
+    @property
+    def refused(self) -> str:
+        """The call that was refused last."""
+        return bytes(self.library.standin_refused()).decode()
 
     def give(self, stream: int, work: Callable[[], None]) -> bool:
         """Put `work` into a stream, which may be capturing; what it raises is kept in `failures`."""

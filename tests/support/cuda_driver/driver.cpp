@@ -35,6 +35,17 @@ Stream& stream_of(void* handle) { return handle == nullptr ? null_stream() : *st
 
 bool is_capturing = false;  // some stream is: calls that wait or allocate would end the capture
 
+// The result that a test wants of one of the calls, by its number. What takes something away does so all the same, and then
+// returns it, as the real driver does with the errors of what was launched before.
+int refused(const char* name) {
+    State& s = state();
+    std::lock_guard<std::mutex> lock(s.mutex);
+    const int64_t number = ++s.counts["calls"];
+    if (number != s.settings["refused_call"]) return SUCCESS;
+    s.refused = name;
+    return int(s.settings["refused_result"]);
+}
+
 int usable() {
     if (current.empty()) return INVALID_CONTEXT;
     return state().lost;
@@ -110,42 +121,54 @@ int64_t standin_get(const char* name) {
     return state().counts[name];
 }
 
+const char* standin_refused() { return state().refused.c_str(); }
+
 // Devices and contexts
 
-int cuInit(unsigned) { return int(state().setting("init_result")); }
+int cuInit(unsigned) {
+    if (int result = refused(__func__)) return result;
+    return int(state().setting("init_result"));
+}
 
 int cuDriverGetVersion(int* version) {
+    if (int result = refused(__func__)) return result;
     *version = int(state().setting("driver_version"));
     return SUCCESS;
 }
 
 int cuDeviceGetCount(int* count) {
+    if (int result = refused(__func__)) return result;
     *count = 1;
     return SUCCESS;
 }
 
 int cuDeviceGet(int* device, int index) {
+    if (int result = refused(__func__)) return result;
     *device = 0;
     return index == 0 ? SUCCESS : INVALID_VALUE;
 }
 
 int cuDeviceGetName(char* name, int length, int) {
+    if (int result = refused(__func__)) return result;
     std::snprintf(name, size_t(length), "Stand-in");
     return SUCCESS;
 }
 
 int cuDeviceTotalMem_v2(size_t* bytes, int) {
+    if (int result = refused(__func__)) return result;
     *bytes = size_t(state().setting("memory_bytes"));
     return SUCCESS;
 }
 
 int cuDeviceComputeCapability(int* major, int* minor, int) {
+    if (int result = refused(__func__)) return result;
     *major = int(state().setting("major"));
     *minor = int(state().setting("minor"));
     return SUCCESS;
 }
 
 int cuDeviceGetAttribute(int* value, int attribute, int) {
+    if (int result = refused(__func__)) return result;
     static const std::map<int, std::string> settings = {{18, "is_integrated"}, {75, "major"}, {76, "minor"}};
     static const std::map<int, int> fixed = {{10, 32}, {13, 918000}, {16, 8}, {19, 1}};  // warp, clock, SMs, maps memory
     if (auto found = settings.find(attribute); found != settings.end())
@@ -158,34 +181,40 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
 }
 
 int cuDevicePrimaryCtxRetain(void** context, int) {
+    if (int result = refused(__func__)) return result;
     *context = &primary;
     state().count("contexts");
     return state().lost;
 }
 
 int cuDevicePrimaryCtxRelease_v2(int) {
+    const int late = refused(__func__);
     state().count("contexts", -1);
-    return SUCCESS;
+    return late;
 }
 
 int cuCtxPushCurrent_v2(void* context) {
+    if (int result = refused(__func__)) return result;
     current.push_back(static_cast<Context*>(context));
     return SUCCESS;
 }
 
 int cuCtxPopCurrent_v2(void** context) {
+    const int late = refused(__func__);
     if (current.empty()) return INVALID_CONTEXT;
     if (context != nullptr) *context = current.back();
     current.pop_back();
-    return SUCCESS;
+    return late;
 }
 
 int cuCtxGetDevice(int* device) {
+    if (int result = refused(__func__)) return result;
     *device = 0;
     return current.empty() ? INVALID_CONTEXT : SUCCESS;
 }
 
 int cuCtxSynchronize() {
+    if (int result = refused(__func__)) return result;
     if (int result = immediate()) return result;
     wait_for(null_stream(), null_stream().last());
     return state().lost;
@@ -213,6 +242,7 @@ int cuGetErrorString(int code, const char** text) {
 // Memory
 
 int cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
+    if (int result = refused(__func__)) return result;
     if (int result = immediate()) return result;
     State& s = state();
     std::lock_guard<std::mutex> lock(s.mutex);
@@ -229,6 +259,7 @@ int cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
 }
 
 int cuMemFree_v2(DevicePointer pointer) {
+    const int late = refused(__func__);
     State& s = state();
     std::lock_guard<std::mutex> lock(s.mutex);
     const auto found = s.device_memory.find(uintptr_t(pointer));
@@ -237,10 +268,11 @@ int cuMemFree_v2(DevicePointer pointer) {
     s.counts["live"] -= 1;
     std::free(reinterpret_cast<void*>(found->first));
     s.device_memory.erase(found);
-    return SUCCESS;
+    return late;
 }
 
 int cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
+    if (int result = refused(__func__)) return result;
     if (int result = immediate()) return result;
     State& s = state();
     std::lock_guard<std::mutex> lock(s.mutex);
@@ -252,15 +284,17 @@ int cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
 }
 
 int cuMemFreeHost(void* pointer) {
+    const int late = refused(__func__);
     State& s = state();
     std::lock_guard<std::mutex> lock(s.mutex);
     if (s.host_memory.erase(pointer) == 0) return INVALID_VALUE;
     s.counts["live"] -= 1;
     std::free(pointer);
-    return SUCCESS;
+    return late;
 }
 
 int cuMemHostGetDevicePointer_v2(DevicePointer* pointer, void* host, unsigned) {
+    if (int result = refused(__func__)) return result;
     const unsigned mapped = 2;  // CU_MEMHOSTALLOC_DEVICEMAP
     State& s = state();
     std::lock_guard<std::mutex> lock(s.mutex);
@@ -271,6 +305,7 @@ int cuMemHostGetDevicePointer_v2(DevicePointer* pointer, void* host, unsigned) {
 }
 
 int cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
+    if (int result = refused(__func__)) return result;
     *total = size_t(state().setting("memory_bytes"));
     std::lock_guard<std::mutex> lock(state().mutex);
     *free_bytes = *total - size_t(state().counts["device_bytes"]);
@@ -282,48 +317,58 @@ static Work copy(void* to, const void* from, size_t bytes) {
 }
 
 int cuMemcpyHtoD_v2(DevicePointer to, const void* from, size_t bytes) {
+    if (int result = refused(__func__)) return result;
     return at_once(copy(reinterpret_cast<void*>(to), from, bytes));
 }
 
 int cuMemcpyDtoH_v2(void* to, DevicePointer from, size_t bytes) {
+    if (int result = refused(__func__)) return result;
     state().count("bytes_to_host", int64_t(bytes));
     return at_once(copy(to, reinterpret_cast<const void*>(from), bytes));
 }
 
 int cuMemcpyDtoD_v2(DevicePointer to, DevicePointer from, size_t bytes) {
+    if (int result = refused(__func__)) return result;
     return at_once(copy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes));
 }
 
 int cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, void* stream) {
+    if (int result = refused(__func__)) return result;
     state().count("copies_to_device");
     return enqueue(stream, copy(reinterpret_cast<void*>(to), from, bytes));
 }
 
 int cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, size_t bytes, void* stream) {
+    if (int result = refused(__func__)) return result;
     state().count("copies_to_host");
     state().count("bytes_to_host", int64_t(bytes));
     return enqueue(stream, copy(to, reinterpret_cast<const void*>(from), bytes));
 }
 
 int cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t bytes, void* stream) {
+    if (int result = refused(__func__)) return result;
     return enqueue(stream, copy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes));
 }
 
 int cuMemsetD8Async(DevicePointer to, unsigned char value, size_t count, void* stream) {
+    if (int result = refused(__func__)) return result;
     return enqueue(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, count); });
 }
 
 int cuMemsetD32Async(DevicePointer to, unsigned value, size_t count, void* stream) {
+    if (int result = refused(__func__)) return result;
     return enqueue(stream, [=] { std::fill_n(reinterpret_cast<unsigned*>(to), count, value); });
 }
 
 int cuMemsetD8_v2(DevicePointer to, unsigned char value, size_t count) {
+    if (int result = refused(__func__)) return result;
     return at_once([=] { std::memset(reinterpret_cast<void*>(to), value, count); });
 }
 
 // Modules and launches
 
 int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
+    if (int result = refused(__func__)) return result;
     if (int result = immediate()) return result;
     const std::string bytes(static_cast<const char*>(image), image_bytes(image));
     if (int result = check_image(bytes)) return result;
@@ -335,12 +380,14 @@ int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**)
 int cuModuleLoadData(void** module, const void* image) { return cuModuleLoadDataEx(module, image, 0, nullptr, nullptr); }
 
 int cuModuleUnload(void* module) {
+    const int late = refused(__func__);
     delete static_cast<Module*>(module);
     state().count("live", -1);
-    return SUCCESS;
+    return late;
 }
 
 int cuModuleGetFunction(void** function, void* module, const char* name) {
+    if (int result = refused(__func__)) return result;
     const Kernel* kernel = find_kernel(name);
     if (kernel == nullptr || static_cast<Module*>(module)->image.find(name) == std::string::npos) return NOT_FOUND;
     static std::map<std::string, Function> functions;
@@ -352,6 +399,7 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
 
 int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                    unsigned block_z, unsigned, void* stream, void** parameters, void** extra) {
+    if (int result = refused(__func__)) return result;
     const Function& called = *static_cast<Function*>(function);
     if (parameters != nullptr || extra == nullptr) return NOT_SUPPORTED;
     const char* packed = nullptr;
@@ -376,9 +424,13 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned gr
     });
 }
 
-int cuFuncSetBlockShape(void*, int, int, int) { return SUCCESS; }  // pycuda says it before each launch, which says it again
+int cuFuncSetBlockShape(void*, int, int, int) {
+    if (int result = refused(__func__)) return result;  // pycuda says it before each launch, which says it again
+    return SUCCESS;
+}
 
 int cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
+    if (int result = refused(__func__)) return result;
     return enqueue(stream, [=] {
         function(data);
         state().count("host_functions");
@@ -388,6 +440,7 @@ int cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
 // Streams and events
 
 int cuStreamCreate(void** stream, unsigned) {
+    if (int result = refused(__func__)) return result;
     if (int result = usable()) return result;
     *stream = new Stream;
     state().count("live");
@@ -395,23 +448,28 @@ int cuStreamCreate(void** stream, unsigned) {
 }
 
 int cuStreamDestroy_v2(void* stream) {
+    const int late = refused(__func__);
+    if (static_cast<Stream*>(stream)->is_capturing) is_capturing = false;
     static_cast<Stream*>(stream)->close();
     state().count("live", -1);
-    return SUCCESS;
+    return late;
 }
 
 int cuStreamSynchronize(void* stream) {
+    if (int result = refused(__func__)) return result;
     if (int result = immediate()) return result;
     wait_for(stream_of(stream), stream_of(stream).last());
     return state().lost;
 }
 
 int cuStreamQuery(void* stream) {
+    if (int result = refused(__func__)) return result;
     if (int result = immediate()) return result;
     return stream_of(stream).is_done(stream_of(stream).last()) ? SUCCESS : NOT_READY;
 }
 
 int cuStreamWaitEvent(void* stream, void* handle, unsigned) {
+    if (int result = refused(__func__)) return result;
     const Event event = *static_cast<Event*>(handle);
     return enqueue(stream, [event] {
         if (event.stream != nullptr) event.stream->wait(event.number);
@@ -419,6 +477,7 @@ int cuStreamWaitEvent(void* stream, void* handle, unsigned) {
 }
 
 int cuEventCreate(void** event, unsigned flags) {
+    if (int result = refused(__func__)) return result;
     if (int result = usable()) return result;
     *event = new Event{nullptr, 0, flags};
     state().count("live");
@@ -426,12 +485,14 @@ int cuEventCreate(void** event, unsigned flags) {
 }
 
 int cuEventDestroy_v2(void* event) {
+    const int late = refused(__func__);
     delete static_cast<Event*>(event);
     state().count("live", -1);
-    return SUCCESS;
+    return late;
 }
 
 int cuEventRecord(void* handle, void* stream) {
+    if (int result = refused(__func__)) return result;
     if (int result = usable()) return result;
     Event& event = *static_cast<Event*>(handle);
     event.stream = &stream_of(stream);
@@ -440,6 +501,7 @@ int cuEventRecord(void* handle, void* stream) {
 }
 
 int cuEventSynchronize(void* handle) {
+    if (int result = refused(__func__)) return result;
     if (int result = immediate()) return result;
     const Event& event = *static_cast<Event*>(handle);
     if (event.stream != nullptr) wait_for(*event.stream, event.number);
@@ -447,11 +509,13 @@ int cuEventSynchronize(void* handle) {
 }
 
 int cuEventQuery(void* handle) {
+    if (int result = refused(__func__)) return result;
     const Event& event = *static_cast<Event*>(handle);
     return event.stream == nullptr || event.stream->is_done(event.number) ? state().lost : int(NOT_READY);
 }
 
 int cuEventElapsedTime(float* milliseconds, void*, void*) {
+    if (int result = refused(__func__)) return result;
     *milliseconds = 1.0f;
     return state().lost;
 }
@@ -459,6 +523,7 @@ int cuEventElapsedTime(float* milliseconds, void*, void*) {
 // Graphs
 
 int cuStreamBeginCapture_v2(void* handle, int) {
+    if (int result = refused(__func__)) return result;
     if (int result = usable()) return result;
     if (int refused = int(state().setting("capture_result"))) return refused;
     Stream& stream = stream_of(handle);
@@ -469,21 +534,28 @@ int cuStreamBeginCapture_v2(void* handle, int) {
 }
 
 int cuStreamEndCapture(void* handle, void** graph) {
+    const int late = refused(__func__);
     Stream& stream = stream_of(handle);
     if (!stream.is_capturing) return INVALID_VALUE;
     stream.is_capturing = is_capturing = false;
+    if (late) {
+        *graph = nullptr;  // the capture has ended, as that of a real stream does, and nothing came of it
+        return late;
+    }
     *graph = new Graph{std::move(stream.captured)};
     state().count("live");
     return SUCCESS;
 }
 
 int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
+    if (int result = refused(__func__)) return result;
     *executable = new Graph(*static_cast<Graph*>(graph));
     state().count("live");
     return SUCCESS;
 }
 
 int cuGraphLaunch(void* executable, void* stream) {
+    if (int result = refused(__func__)) return result;
     if (int result = usable()) return result;
     state().count("graph_launches");
     for (const Work& work : static_cast<Graph*>(executable)->work) stream_of(stream).push(work);
@@ -491,12 +563,18 @@ int cuGraphLaunch(void* executable, void* stream) {
 }
 
 int cuGraphExecDestroy(void* executable) {
+    const int late = refused(__func__);
     delete static_cast<Graph*>(executable);
     state().count("live", -1);
-    return SUCCESS;
+    return late;
 }
 
-int cuGraphDestroy(void* graph) { return cuGraphExecDestroy(graph); }
+int cuGraphDestroy(void* graph) {
+    const int late = refused(__func__);
+    delete static_cast<Graph*>(graph);
+    state().count("live", -1);
+    return late;
+}
 
 // What pycuda refers to and nobody here calls.
 

@@ -73,10 +73,12 @@ struct State {
     std::map<std::string, int64_t> settings = {
         {"major", 8},       {"minor", 7}, {"is_integrated", 1}, {"memory_bytes", int64_t(8) << 30}, {"init_result", 0},
         {"is_lazy", 0},     {"capture_result", 0}, {"lost_after_launches", -1}, {"driver_version", 12060},
+        {"refused_call", -1}, {"refused_result", 0},
     };
     std::map<std::string, int64_t> counts;
     std::map<uintptr_t, size_t> device_memory;
     std::map<void*, std::pair<size_t, unsigned>> host_memory;
+    std::string refused;  // the call that was
     int lost = 0;  // the result of every call once the context is lost
     int64_t setting(const std::string& name) {
         std::lock_guard<std::mutex> lock(mutex);

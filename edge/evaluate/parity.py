@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from edge.types import HeadFamily
 from edge.vision.heads import Candidates
 
-__all__ = ["Parity", "compare_candidates"]
+__all__ = ["Parity", "best_candidates", "compare_candidates", "error_of_best"]
 
 _SAME_OBJECT_IOU = 0.5
+_WITHOUT_PARTNER = 1.0  # of the logarithm of a score: that of e times less, beyond which nobody looks
 _WORTH_OF_BOX = 2.0  # mAP50-95 wants an IoU between 0.5 and 0.95: half of the range of 1 - IoU is all there is
 
 
@@ -69,6 +70,35 @@ def compare_candidates(reference: Candidates, found: Candidates, family: HeadFam
         box_error=float((one**2 * (1 - overlap)).sum()),
         weight=float((score**2).sum()),
     )
+
+
+def best_candidates(found: Candidates, count: int) -> Candidates:
+    """Return the `count` candidates of one frame that have the highest scores, however low these are."""
+    return found.take(np.sort(np.argsort(-found.score, kind="stable")[:count]))
+
+
+def error_of_best(best: Candidates, found: Candidates, family: HeadFamily) -> float:
+    """Return how far `found` is from `best`, of the same frame, each of which counts the same whatever its score.
+
+    Every frame has best candidates, also where nothing is sure: so this has far less noise than `compare_candidates`
+    where objects are rare. It does not tell how much that matters: clipping lowers high scores, of which there are few.
+
+    Args:
+        best: some of the reference's candidates, scores above 0.
+        found: with all scores above 1 / e of the lowest of them.
+        family: of the head.
+
+    Returns:
+        The mean difference of the logarithms of scores, 1 at most each, and twice the mean of 1 - IoU; 0 of none.
+    """
+    pair = _by_overlap if family is HeadFamily.YOLOV10 else _by_cell
+    mine, theirs = pair(best, found)
+    ratio = np.log(best.score[mine].astype(np.float64) / found.score[theirs])
+    scores = np.minimum(np.abs(ratio), _WITHOUT_PARTNER).sum()
+    boxes = (1 - _iou(best.xyxy[mine], found.xyxy[theirs])).sum()
+    alone = len(best.score) - len(mine)
+    total = float(scores + _WORTH_OF_BOX * boxes) + alone * (_WITHOUT_PARTNER + _WORTH_OF_BOX)
+    return total / len(best.score) if len(best.score) else 0.0
 
 
 Index = NDArray[np.int64]

@@ -6,10 +6,12 @@
     4. floats     each other layer in float alone, then the best of them together
     5. ranges     each tensor by another method alone, then the best of them together
 
+Steps 2 and 4 may go by a measure of their own (`search`).
+
 Nothing here knows an engine, an image or a label: `Measure` does, and is handed in.
 """
 
-from edge.calibrate.search.choice import Choice, Layer, Limits, Measure
+from edge.calibrate.search.choice import Choice, ChoiceKey, Layer, Limits, Measure
 from edge.calibrate.search.search import Found, search
 
-__all__ = ["Choice", "Found", "Layer", "Limits", "Measure", "search"]
+__all__ = ["Choice", "ChoiceKey", "Found", "Layer", "Limits", "Measure", "search"]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edge.calibrate.search.choice import Choice, Layer, Limits, Measure, Measured
+from edge.calibrate.search.choice import Choice, ChoiceKey, Layer, Limits, Measure, Measured
 
 __all__ = ["Bench"]
-
-_Key = tuple[frozenset[tuple[str, str]], frozenset[str]]
 
 _GLANCED = 8
 _EXPLORED = 16
@@ -46,7 +44,7 @@ class Bench:
         self.gains: dict[Layer, float] = {}
         self._measure = measure
         self._shares = {layer.name: layer for layer in layers}
-        self._errors: dict[_Key, dict[int, float]] = {}
+        self._errors: dict[ChoiceKey, dict[int, float]] = {}
         self._all = range(images)
         is_split = images >= _EXPLORED + _FEWEST_TO_CONFIRM
         self._explored, self._others = (self._all[:_EXPLORED], self._all[_EXPLORED:]) if is_split else (self._all,) * 2
@@ -92,23 +90,19 @@ class Bench:
         return [layer for layer in self.layers if layer.name not in choice.floats]
 
     def _on(self, images: range, choices: Sequence[Choice]) -> list[Measured]:
-        missing: dict[range, dict[_Key, Choice]] = {}
+        missing: dict[range, dict[ChoiceKey, Choice]] = {}
         for choice in choices:
-            known = self._errors.setdefault(_key(choice), {})
+            known = self._errors.setdefault(choice.key, {})
             if left := [image for image in images if image not in known]:
-                missing.setdefault(range(left[0], left[-1] + 1), {})[_key(choice)] = choice
+                missing.setdefault(range(left[0], left[-1] + 1), {})[choice.key] = choice
         for part, new in missing.items():
             for key, errors in zip(new, self._measure(list(new.values()), part), strict=True):
                 self._errors[key].update(zip(part, errors, strict=True))
         return [
             Measured(
                 choice=choice,
-                errors=tuple(self._errors[_key(choice)][image] for image in images),
+                errors=tuple(self._errors[choice.key][image] for image in images),
                 float_share=self.float_share(choice),
             )
             for choice in choices
         ]
-
-
-def _key(choice: Choice) -> _Key:
-    return frozenset(choice.methods.items()), frozenset(choice.floats)

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-__all__ = ["Choice", "Layer", "Limits", "Measure", "Measured"]
+__all__ = ["Choice", "ChoiceKey", "Layer", "Limits", "Measure", "Measured"]
+
+ChoiceKey = tuple[frozenset[tuple[str, str]], frozenset[str]]
 
 # Float layers cost speed: of two equally good choices the faster one, but accuracy comes first within the limits.
 _WORTH_OF_SHARE = 0.25
@@ -48,6 +50,11 @@ class Choice:
 
     methods: Mapping[str, str]
     floats: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> ChoiceKey:
+        """What makes it another model than that of another choice; reasons do not."""
+        return frozenset(self.methods.items()), frozenset(self.floats)
 
     def with_method(self, tensor: str, method: str) -> Choice:
         """Return the same with another method for one tensor."""

@@ -22,12 +22,14 @@ class Found:
     best: Measured
     steps: Mapping[str, Measured]
     bench: Bench
+    steady: Bench
 
     def widened(self, limits: Limits) -> Found:
         """Return what comes out when more may stay in float, as far as that seems to help."""
-        self.bench.widen(limits)
-        (wider,) = self.bench.measured([filled_up(self.bench, self.best.choice)])
-        better = min((self.best, wider), key=lambda one: one.cost)
+        for bench in (self.bench, self.steady):
+            bench.widen(limits)
+        tried = self.steady.measured([self.best.choice, filled_up(self.steady, self.best.choice)])
+        (better,) = self.bench.measured([min(tried, key=lambda one: one.cost).choice])
         return replace(self, best=better, steps={**self.steps, f"up to {limits.total:.0%} in float": better})
 
 
@@ -37,6 +39,7 @@ def search(
     measure: Measure,
     *,
     images: int,
+    steady: Measure | None = None,
     floats: Mapping[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Found:
@@ -47,15 +50,23 @@ def search(
         layers: those that can run in INT8, in the order of the model.
         measure: what a choice does to the outputs.
         images: how many there are to measure on.
+        steady: another measure, of less noise, which tells what single layers gain in float; None: `measure`.
         floats: layers that stay in float whatever is found, and why.
         limits: how much may stay in float; what `floats` holds counts as well.
     """
     bench = Bench(ranges, layers, limits or Limits(), measure, images)
+    calm = bench if steady is None else Bench(ranges, layers, limits or Limits(), steady, images)
     now, choices = Choice(methods={}, floats=dict(floats or {})), {}
     for name, step in _STEPS.items():
-        now = choices[name] = step(bench, now)
+        now = choices[name] = _by_both(bench, now, step(calm, now)) if step in _BY_LAYER else step(bench, now)
     steps = dict(zip(choices, bench.measured(list(choices.values())), strict=True))
-    return Found(best=steps[name], steps=steps, bench=bench)
+    return Found(best=steps[name], steps=steps, bench=bench, steady=calm)
+
+
+def _by_both(bench: Bench, now: Choice, then: Choice) -> Choice:
+    """Return `then`, which another measure has found, or `now` if `bench` is sure that it is worse."""
+    before, after = bench.measured([now, then])
+    return now if before.is_surely_better_than(after) else then
 
 
 _STEPS = {
@@ -65,3 +76,4 @@ _STEPS = {
     "layers in float": with_better_floats,
     "ranges by tensor": with_better_ranges,
 }
+_BY_LAYER = (without_outliers, with_better_floats)

@@ -164,7 +164,7 @@ class _Run:
         with self._stages.stage("search", len(layers) // 4 + _STEPS_BESIDE_LAYERS), self._subject.told():
             images = self._split.held_out[:_TRIAL_IMAGES]
             trials.prepare(images)
-            return search(ranges, layers, trials, images=len(images), floats=self._kept)
+            return search(ranges, layers, trials, images=len(images), steady=trials.by_best, floats=self._kept)
 
     def _prover(self) -> Prover:
         images, labels = self._split.held_out, self._subject.labels

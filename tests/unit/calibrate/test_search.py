@@ -334,3 +334,57 @@ def test_a_single_image_is_enough_to_search_on():
     found = search(ranges_of(), layers_of(20), Additive({"n3": 1.0}, base=0.1), images=1)
 
     assert set(found.best.choice.floats) == {"n3"}
+
+
+class Rare(Additive):
+    """What one object on few images makes of the errors: nothing can be told from it."""
+
+    def __call__(self, choices, images):
+        super().__call__(choices, images)
+        return [tuple(8 * self.error(choice) * self.luck(choice, image) for image in images) for choice in choices]
+
+    def luck(self, choice, image):
+        dice = random.Random(repr((sorted(choice.methods.items()), sorted(choice.floats), image)))
+        return dice.uniform(0.0, 1.0) if image % 8 == 0 else 0.0
+
+
+SLIGHT = {f"n{i}": 0.02 for i in range(20, 40)}  # each 1 % of the error or so
+
+
+def test_what_a_rare_object_cannot_tell_the_steady_measure_can_and_the_budget_is_spent():
+    layers = layers_of(60, share=0.008)
+    noisy, steady = Rare(SLIGHT, base=1.0), Additive(SLIGHT, base=1.0)
+
+    alone = search(ranges_of(), layers, noisy, images=64).best.choice
+    both = search(ranges_of(), layers, noisy, images=64, steady=steady).best.choice
+
+    assert SLIGHT.keys().isdisjoint(alone.floats)
+    assert set(both.floats) <= SLIGHT.keys()
+    assert 0.04 < share(both, layers) <= 0.05
+
+
+def test_the_steady_measure_does_not_choose_methods():
+    costs = {"mse": 0.1, "percentile": 0.2, "minmax": 0.2}
+    others = {"mse": 0.2, "percentile": 0.1, "minmax": 0.2}
+
+    found = search(ranges_of("x"), layers_of(3), Additive(tensors={"x": costs}), steady=Additive(tensors={"x": others}))
+
+    assert dict(found.best.choice.methods) == {"x": "mse"}
+
+
+def test_layers_that_surely_do_harm_in_float_stay_in_int8_although_the_steady_measure_wants_them():
+    harm, good = Additive({"n3": -0.2}, base=1.0), Additive({"n3": 0.5}, base=1.0)
+
+    found = search(ranges_of(), layers_of(10), harm, steady=good)
+
+    assert not found.best.choice.floats
+
+
+def test_what_is_widened_goes_by_the_steady_measure():
+    layers = layers_of(60, share=0.008)
+    noisy, steady = Rare(SLIGHT, base=1.0), Additive(SLIGHT, base=1.0)
+    found = search(ranges_of(), layers, noisy, images=64, steady=steady)
+
+    wider = found.widened(Limits(other=0.1, total=0.2))
+
+    assert {*found.best.choice.floats} < {*wider.best.choice.floats} <= SLIGHT.keys()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge.evaluate.parity import Parity, compare_candidates
+from edge.evaluate.parity import Parity, best_candidates, compare_candidates, error_of_best
 from edge.types import HeadFamily
 from edge.vision.heads import Candidates
 
@@ -120,3 +120,38 @@ def test_batches_add_up_to_the_error_of_all_together():
 
     assert (one + two).error == pytest.approx((0.5 * 0.25 + 1) / (0.25 + 1))
     assert (Parity() + one).error == one.error
+
+
+def error_of(best, found, family=V8):
+    return error_of_best(candidates(*best), candidates(*found), family)
+
+
+@pytest.mark.parametrize("family", [V8, V10])
+def test_the_best_candidates_count_the_same_however_low_their_scores_are(family):
+    high, low = ((3, 0, 0.8, BOX),), ((3, 0, 0.008, BOX),)
+
+    assert error_of(high, ((3, 0, 0.4, BOX),), family) == pytest.approx(np.log(2))
+    assert error_of(low, ((3, 0, 0.004, BOX),), family) == pytest.approx(np.log(2))
+    assert error_of(low, ((3, 0, 0.016, BOX),), family) == pytest.approx(np.log(2))
+
+
+@pytest.mark.parametrize("family", [V8, V10])
+def test_of_the_best_candidates_equal_ones_have_no_error_and_lost_ones_that_of_a_lost_score_and_box(family):
+    best = ((3, 0, 0.5, BOX), (7, 2, 0.002, (0.0, 0.0, 8.0, 4.0)))
+
+    assert error_of(best, best, family) == 0
+    assert error_of(best, best[:1], family) == pytest.approx((0 + 3) / 2)
+    assert error_of(best, ((3, 0, 1e-6, BOX), best[1]), family) == pytest.approx((1 + 0) / 2)
+    assert error_of((), best, family) == 0
+
+
+def test_a_shifted_box_of_a_best_candidate_costs_what_it_no_longer_covers_twice():
+    shifted = (15.0, 10.0, 35.0, 30.0)  # IoU 0.6
+
+    assert error_of(((3, 0, 0.01, BOX),), ((3, 0, 0.01, shifted),)) == pytest.approx(2 * 0.4)
+
+
+def test_the_best_candidates_are_those_of_the_highest_scores_in_their_order():
+    best = best_candidates(candidates(*((i, 0, score, BOX) for i, score in enumerate((0.1, 0.5, 0.02, 0.5)))), 3)
+
+    assert best.cell.tolist() == [0, 1, 3]

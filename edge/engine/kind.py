@@ -88,6 +88,11 @@ class ModelForms(Protocol):
         """Nodes and tensors that the table leaves in float."""
         ...
 
+    @property
+    def beyond_ranges(self) -> tuple[str, ...]:
+        """What the table says beside ranges, and what its absence costs: ranges and a cache are without that."""
+        ...
+
     def calibration_cache(self, *, version: int, calibrator: str) -> bytes:
         """Return the table as a TensorRT calibration cache with the header `TRT-<version>-<calibrator>`.
 

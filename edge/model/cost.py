@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from edge.model.draft import resolve
 from edge.model.graph import Graph, Node
-from edge.types import ModelSpec
+from edge.types import ImageSize, ModelSpec
 
-__all__ = ["ModelCost", "NodeCost", "cost_of_model", "resolved_for_one"]
+__all__ = ["ModelCost", "NodeCost", "cost_for_one", "cost_of_model", "resolved_for_one"]
 
 _WEIGHTED = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul", "PRelu", "BatchNormalization"))
 
@@ -44,6 +45,18 @@ def resolved_for_one(graph: Graph, spec: ModelSpec) -> Graph:
     """Return `graph` with the shapes of one frame, or of its fixed batch."""
     size = spec.preprocess.size
     return resolve(graph, (spec.batch or 1, 3, size.height, size.width))
+
+
+def cost_for_one(graph: Graph, spec: ModelSpec) -> ModelCost:
+    """Return the cost of one frame, worked out once for a graph: a search asks for each of its hundred trials."""
+    known = _known.setdefault(graph, {})
+    key = (spec.batch, spec.preprocess.size)
+    if key not in known:
+        known[key] = cost_of_model(resolved_for_one(graph, spec), spec)
+    return known[key]
+
+
+_known: WeakKeyDictionary[Graph, dict[tuple[int | None, ImageSize], ModelCost]] = WeakKeyDictionary()
 
 
 def cost_of_model(resolved: Graph, spec: ModelSpec) -> ModelCost:

@@ -20,6 +20,9 @@ from edge.types import ModelSpec
 
 __all__ = ["Forms"]
 
+_CENTRES = "the centres of the table: steps are up to twice as large as those of its evidence"
+_MEANS = "the corrections of biases by the means of the table"
+
 
 class Forms:
     """`edge.engine.kind.ModelForms` of a model and, for INT8 of a float model, a usable calibration table.
@@ -83,6 +86,14 @@ class Forms:
     def keep_float(self) -> tuple[str, ...]:
         """What the table leaves in float."""
         return () if self._table is None else tuple(self._table.keep_float)
+
+    @property
+    def beyond_ranges(self) -> tuple[str, ...]:
+        """What only a Q/DQ model has of the table."""
+        if self._table is None:
+            return ()
+        parts = ((_CENTRES, self._table.centred), (_MEANS, any(one.means for one in self._table.tensors.values())))
+        return tuple(part for part, is_there in parts if is_there)
 
     def calibration_cache(self, *, version: int, calibrator: str) -> bytes:
         """Return the table as a calibration cache."""

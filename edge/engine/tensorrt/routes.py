@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edge.engine.kind import QdqForm
 from edge.engine.tensorrt.abilities import Abilities
@@ -48,12 +48,14 @@ class Wanted:
         forced: the `route` option; None: `auto`.
         has_own_qdq: the model carries Q/DQ pairs itself.
         is_for_dla: it is to run on a DLA core.
+        beyond_ranges: what a table says that an implicit way leaves out.
     """
 
     precision: Precision
     forced: Route | None = None
     has_own_qdq: bool = False
     is_for_dla: bool = False
+    beyond_ranges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,13 @@ def choose_route(wanted: Wanted, abilities: Abilities) -> ChosenRoute:
     Raises:
         EngineError: if the library does not have the one that is asked for, or it does not fit the model.
     """
+    chosen = _route(wanted, abilities)
+    if not chosen.route.is_implicit:
+        return chosen
+    return replace(chosen, why="; ".join((chosen.why, *(f"without {part}" for part in wanted.beyond_ranges))))
+
+
+def _route(wanted: Wanted, abilities: Abilities) -> ChosenRoute:
     if wanted.precision is not Precision.INT8:
         return _float(wanted, abilities)
     there = routes_of(abilities)

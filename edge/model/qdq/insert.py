@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import ModelError
-from edge.model.cost import cost_of_model, resolved_for_one
+from edge.model.cost import cost_for_one
 from edge.model.draft import Draft
 from edge.model.graph import Graph, Node, load_graph
 from edge.model.obstacles import INTEGER_OPERATORS, QDQ_OPERATORS
@@ -237,6 +237,6 @@ def _require_known(graph: Graph, keep_float: Collection[str], where: str) -> Non
 
 
 def _mac_share(graph: Graph, spec: ModelSpec, placement: Placement) -> float:
-    cost = cost_of_model(resolved_for_one(graph, spec), spec)
+    cost = cost_for_one(graph, spec)
     outputs = {node.outputs[0] for node in placement.quantized}
     return sum(node.macs for node in cost.nodes if node.output in outputs) / max(1, cost.macs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edge.model.cost import cost_of_model, resolved_for_one
+from edge.model.cost import cost_for_one
 from edge.model.graph import Graph, Node
 from edge.model.obstacles import QDQ_OPERATORS
 from edge.model.qdq.placement import WEIGHTED, is_moving
@@ -21,7 +21,7 @@ def int8_mac_share(graph: Graph, spec: ModelSpec) -> float:
         graph: the inside of the model that runs.
         spec: what it is.
     """
-    cost = cost_of_model(resolved_for_one(graph, spec), spec)
+    cost = cost_for_one(graph, spec)
     quantized = {node.outputs[0] for node in graph.nodes if _is_quantized(graph, node)}
     return sum(node.macs for node in cost.nodes if node.output in quantized) / max(1, cost.macs)
 

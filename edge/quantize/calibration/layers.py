@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edge.calibrate.search import Layer
-from edge.model.cost import cost_of_model, resolved_for_one
+from edge.model.cost import cost_for_one
 from edge.model.graph import Graph
 from edge.model.qdq.placement import WEIGHTED, called, place
 from edge.types import ModelSpec
@@ -13,7 +13,7 @@ __all__ = ["layers_of"]
 
 def layers_of(graph: Graph, spec: ModelSpec) -> tuple[Layer, ...]:
     """Return the weighted layers of a float model that can run in INT8, in the order of the file."""
-    cost = cost_of_model(resolved_for_one(graph, spec), spec)
+    cost = cost_for_one(graph, spec)
     by_output = {node.output: node for node in cost.nodes}
     last = _last(graph)
     layers = []

@@ -98,6 +98,7 @@ def _job(library: Library, device: Device, model: ModelForms, request: BuildRequ
         forced=None if options.route == "auto" else Route(options.route),
         has_own_qdq=model.spec.is_quantized,
         is_for_dla=options.dla_core is not None,
+        beyond_ranges=model.beyond_ranges,
     )
     logger = make_logger(library, log)
     return _Job(

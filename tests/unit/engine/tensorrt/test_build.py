@@ -1,5 +1,6 @@
 """Builds over a strict fake of each TensorRT: routes, scales, memory, progress, and every way to fail."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -107,6 +108,28 @@ def test_implicit_ways_use_the_scales_of_the_table(forms, version, route):
     assert told["why"] == "asked for in the pipeline"
     assert told["scales"]["consumed"] == told["scales"]["given"] > 20
     assert told["scales"]["unused"] == []
+
+
+TENSOR = "images"
+CENTRES = "without the centres of the table: steps are up to twice as large as those of its evidence"
+MEANS = "without the corrections of biases by the means of the table"
+
+
+@pytest.mark.parametrize("route", ["implicit-cache", "implicit-ranges"])
+@pytest.mark.parametrize(
+    ("is_centred", "means", "told"),
+    [(True, (), [CENTRES]), (False, (0.1, 0.2, 0.3), [MEANS]), (True, (0.1, 0.2, 0.3), [CENTRES, MEANS])],
+)
+def test_what_an_implicit_way_leaves_out_of_a_table_is_told(calibrated, route, is_centred, means, told):
+    spec, table = calibrated
+    tensors = {**table.tensors, TENSOR: msgspec.structs.replace(table.tensors[TENSOR], means=means)}
+    forms = Forms(spec, msgspec.structs.replace(table, centred=is_centred, tensors=tensors))
+
+    with fake_tensorrt.used("10.3.0"):
+        implicit, explicit = report(forms, route=route), report(forms, route="qdq-weak")
+
+    assert implicit["why"] == "; ".join(["asked for in the pipeline", *told])
+    assert explicit["why"] == "asked for in the pipeline"
 
 
 def test_a_cache_that_is_refused_is_no_silent_recalibration(forms):

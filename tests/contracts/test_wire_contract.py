@@ -1,13 +1,9 @@
 """Both ends against what the first revision of the protocol has said: recorded bytes, made by that code itself."""
 
-import base64
 import threading
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from edge.bundle.manifest import Manifest, decode_manifest
 from edge.deploy.push.link import Link
 from edge.deploy.push.options import PushOptions
 from edge.deploy.push.push import push
@@ -18,8 +14,8 @@ from edge.wire.ending import Nothing
 from edge.wire.status import LogsRequest
 from edge.wire.verbs import FACTS, LOGS, PING, STATUS
 from tests.support.device_root import DeviceRoot
-from tests.support.scripted_device import ScriptedDevice
-from tests.support.transcript import allowed_signers, exchanges, transcript
+from tests.support.recorded_device import recorded_bundle, recorded_device
+from tests.support.transcript import allowed_signers, transcript
 from tests.support.wait import wait_until
 
 ENDINGS = {
@@ -38,58 +34,11 @@ STORIES = ("plan of a first push", "a first push", "an unchanged push", "a push 
 FREE = ("missing", "streams", "bad", "evidence", "per_class", "report")  # their keys are names
 
 
-@dataclass(frozen=True)
-class RecordedBundle:
-    """What was pushed in a story, put together from its own frames."""
-
-    manifest: Manifest
-    manifest_bytes: bytes
-    signature: bytes
-    folder: Path
-
-    def path_of(self, file):
-        return self.folder / file.sha256
-
-
-def _bundle(story, folder):
-    frames = [said for said in transcript() if said.story == story and said.who == "client"]
-    offer = next(said.values for said in frames if said.verb == "plan")
-    content = base64.b64decode(offer["manifest"])
-    asked = None
-    for said in frames:
-        if said.verb == "blob":
-            asked = said.values["sha256"]
-        elif said.values is None:
-            (folder / asked).write_bytes(said.body)
-    return RecordedBundle(decode_manifest(content), content, base64.b64decode(offer["signature"]), folder)
-
-
-def _recorded_device(story):
-    """Return a device that answers each request as the recorded one did; the last answer of a kind again and again."""
-    hello = next(said for said in transcript() if said.who == "agent" and said.story == story)
-    answers: dict[str, list[list[str]]] = {}
-    for asked, said in exchanges():
-        if said.story == story and asked != "hello":
-            of_verb = answers.setdefault(asked, [[]])
-            if of_verb[-1] and '"verb":"progress"' not in of_verb[-1][-1]:
-                of_verb.append([])
-            of_verb[-1].append(said.body.decode())
-            number = said.values["id"]
-            of_verb[-1][-1] = of_verb[-1][-1].replace(f'"id":{number}', '"id":NUMBER', 1)
-
-    def answer(verb, values):
-        left = answers[verb]
-        bodies = left.pop(0) if len(left) > 1 else left[0]
-        return iter([body.replace("NUMBER", str(values["id"]), 1) for body in bodies])
-
-    return ScriptedDevice(hello.body.decode(), answer)
-
-
 @pytest.mark.parametrize("story", ENDINGS)
 def test_this_client_pushes_to_a_device_of_the_first_revision(story, tmp_path):
     outcome = push(
-        _bundle(story, tmp_path),
-        lambda: _recorded_device(story),
+        recorded_bundle(story, tmp_path),
+        lambda: recorded_device(story),
         target="gate-01",
         options=PushOptions(
             who="tester", is_plan="plan" in story, confirm="confirms" in story, detach="detached" in story
@@ -101,7 +50,7 @@ def test_this_client_pushes_to_a_device_of_the_first_revision(story, tmp_path):
 
 
 def test_this_client_reads_what_a_device_of_the_first_revision_says_of_itself():
-    link = Link(_recorded_device("what people ask"), threading.Event())
+    link = Link(recorded_device("what people ask"), threading.Event())
     assert link.ask(STATUS, Nothing()).state.phase == "idle"
     assert link.ask(FACTS, Nothing()).name == "gate-01"
     assert link.ask(LOGS, LogsRequest(lines=5)).note
@@ -117,7 +66,7 @@ def test_a_client_of_the_first_revision_reads_what_this_agent_says(tmp_path):
             for connection in sorted({said.connection for said in transcript() if said.story == story}):
                 _replay(device, [said for said in transcript() if said.connection == connection])
         wait_until(lambda: device.device.state().phase is Phase.IDLE, what="the last verdict")
-        assert device.device.releases.current() == _bundle(STORIES[-1], tmp_path).manifest.release
+        assert device.device.releases.current() == recorded_bundle(STORIES[-1], tmp_path).manifest.release
     finally:
         device.stop()
 

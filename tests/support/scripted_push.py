@@ -11,6 +11,7 @@ from edge.deploy.push.outcome import Outcome
 
 _FAILURES = {
     "unreachable": ("unreachable", 3, "transfer.unreachable"),
+    "late": ("late", 3, "transfer.deadline"),
     "unhealthy": ("rolled-back", 8, "trial.frames.none"),
     "full": ("refused", 6, "preflight.space"),
     "locked": ("refused", 5, "lock.held"),

@@ -45,6 +45,13 @@ Examples:
     metavar="S",
     help="Until the switch, try so long to reach a device again, from its last progress on.",
 )
+@click.option(
+    "--deadline",
+    "deadline_s",
+    type=SECONDS,
+    metavar="S",
+    help="Give a target up as late after so long, whatever it says. Default: 2.3 hours and the time to send.",
+)
 @click.option("--retry-bad", is_flag=True, help="Also a release that has failed on a device before.")
 @click.option("--key", type=click.Path(path_type=Path), metavar="KEY", help="SSH key that signs a pipeline's bundle.")
 @click.option(
@@ -67,6 +74,7 @@ def push(
     resume: bool,
     lock_wait_s: float | None,
     reconnect_s: float,
+    deadline_s: float | None,
     retry_bad: bool,
     key: Path | None,
     golden: Path | None,
@@ -93,6 +101,7 @@ def push(
         retry_bad=retry_bad,
         lock_wait_s=lock_wait_s or 0.0,
         reconnect_s=reconnect_s,
+        deadline_s=deadline_s,
     )
     manifest = bundle.manifest
     result = drive(

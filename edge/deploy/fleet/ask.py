@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from edge.config.targets import Target
+from edge.deadline import Deadline
 from edge.deploy.fleet.over_ssh import connect_to
 from edge.deploy.push.event import BEGIN, END, Event, OnEvent, now
-from edge.deploy.push.link import Interrupted, Link
+from edge.deploy.push.link import LATE, Interrupted, Link
 from edge.deploy.push.outcome import DONE, INTERRUPTED, Outcome
 from edge.errors import DeployError
 from edge.transport.channel import Channel
@@ -48,14 +49,13 @@ class Asked(Generic[Q, A]):
     def __call__(self, target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
         """Ask one target."""
         began_s, verb = time.monotonic(), self._verb.name
-        until = _Until(stop, began_s + self._deadline_s)
         on_event(Event(ts=now(), target=target.name, phase=verb, event=BEGIN))
         try:
-            answer = self._ask(target, until)
+            answer = self._ask(target, stop)
         except Interrupted:
-            return _interrupted(target, verb) if stop.is_set() else _late(target, verb, self._deadline_s)
+            return _interrupted(target, verb)
         except DeployError as error:
-            return _refused(target, error)
+            return _late(target, verb, self._deadline_s) if error.code == LATE else _refused(target, error)
         on_event(Event(ts=now(), target=target.name, phase=verb, event=END))
         self.answers[target.name] = answer
         return Outcome(
@@ -67,23 +67,12 @@ class Asked(Generic[Q, A]):
             seconds=round(time.monotonic() - began_s, 3),
         )
 
-    def _ask(self, target: Target, until: threading.Event) -> A:
-        link = Link(self._connect(target), until)
+    def _ask(self, target: Target, stop: threading.Event) -> A:
+        link = Link(self._connect(target), stop, Deadline.after(self._deadline_s))
         try:
             return link.ask(self._verb, self._request)
         finally:
             link.close()
-
-
-class _Until(threading.Event):
-    """Set once `stop` is, or the monotonic time `deadline_s` has come."""
-
-    def __init__(self, stop: threading.Event, deadline_s: float) -> None:
-        super().__init__()
-        self._given, self._deadline_s = stop, deadline_s
-
-    def is_set(self) -> bool:
-        return self._given.is_set() or time.monotonic() >= self._deadline_s
 
 
 def _refused(target: Target, error: DeployError) -> Outcome:

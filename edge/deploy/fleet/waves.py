@@ -12,7 +12,8 @@ from edge.errors import DeployError
 __all__ = ["Waves", "check_limit", "has_failed"]
 
 _MAX_TRIED = 3  # who stands in for a canary that is not there; with the network down, nobody waits for a whole fleet
-_NO_FAILURES = ("unreachable", "interrupted", "planned", "detached")
+_AWAY = ("unreachable", "late")  # nothing is known of the release there
+_NO_FAILURES = (*_AWAY, "interrupted", "planned", "detached")
 
 
 class Waves:
@@ -47,7 +48,7 @@ class Waves:
 
     def _instead(self, outcomes: Mapping[str, Outcome]) -> Sequence[Target]:
         results = [outcomes[target.name].result for target in self._tried]
-        if self._stands_in and set(results) == {"unreachable"} and len(results) < _MAX_TRIED:
+        if self._stands_in and set(results) <= set(_AWAY) and len(results) < _MAX_TRIED:
             return self._one_more()
         if not self._rest:
             return ()
@@ -89,7 +90,7 @@ def check_limit(outcomes: Mapping[str, Outcome], *, begun: int, most: Amount) ->
         DeployError: `fleet.stopped`, if there are too many.
     """
     failed = sum(has_failed(outcome) for outcome in outcomes.values())
-    attempted = begun - sum(outcome.result == "unreachable" for outcome in outcomes.values())
+    attempted = begun - sum(outcome.result in _AWAY for outcome in outcomes.values())
     if most.is_exceeded_by(failed, attempted):
         raise DeployError(
             "fleet.stopped",

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO, TypeVar
 
+from edge.deadline import NEVER, Deadline
 from edge.errors import DeployError
 from edge.transport.channel import Channel
 from edge.transport.frames import Blob, Message
@@ -18,12 +19,14 @@ from edge.wire.peer import PROVISION, REVISION, Peer
 from edge.wire.sending import BlobRequest
 from edge.wire.verbs import BLOB, Verb
 
-__all__ = ["Interrupted", "Link", "OnProgress", "is_lost"]
+__all__ = ["LATE", "Interrupted", "Link", "OnProgress", "is_lost"]
 
 SILENCE_S = 15.0  # the agent speaks every second while it works
 GREETING_S = 30.0  # jump hosts and security keys take their time
 PING_S = 5.0
 _STEP_S = 0.2
+LATE = "transfer.deadline"
+_LATE_HINT = "look at edge-deploy status and edge-deploy logs; it goes on alone with what it has begun"
 _CHUNK_BYTES = 256 * 1024
 _WINDOW_BYTES = 1024 * 1024  # what a cut connection can cost; at a round trip of 50 ms still 20 MiB/s
 
@@ -54,11 +57,12 @@ class Link:
 
     Raises (from the constructor and from every method):
         DeployError: `transfer.*`; what the device answers with `err`, with the device's code.
+            `transfer.deadline` once `deadline` is over, whatever the device goes on to say.
         Interrupted: soon after `stop` was set.
     """
 
-    def __init__(self, channel: Channel, stop: threading.Event) -> None:
-        self._channel, self._stop = channel, stop
+    def __init__(self, channel: Channel, stop: threading.Event, deadline: Deadline = NEVER) -> None:
+        self._channel, self._stop, self._deadline = channel, stop, deadline
         self._number = 0
         self._spoke_at = time.monotonic()
         self._heard_at = self._spoke_at + GREETING_S - SILENCE_S
@@ -131,6 +135,8 @@ class Link:
         """Return the next message; None after a moment, so that the caller's wishes are heard."""
         if self._stop.is_set():
             raise Interrupted
+        if self._deadline.is_over:
+            raise DeployError(LATE, "the device has not come to an end in time", hint=_LATE_HINT)
         try:
             frame = self._channel.receive(timeout_s=_STEP_S)
         except DeployError as error:

@@ -24,6 +24,8 @@ class PushOptions:
         retry_bad: also a release that has failed on the device before, or a device that has stopped trying.
         lock_wait_s: how long to wait for another push.
         reconnect_s: how long, from its last progress on, to try to reach a device that was lost before the switch.
+        deadline_s: how long all of it may take, whatever the device says meanwhile; None: what a push usually takes
+            at most, see `edge.deploy.push.push`.
         who: for the device's audit log.
     """
 
@@ -33,4 +35,5 @@ class PushOptions:
     retry_bad: bool = False
     lock_wait_s: float = 0.0
     reconnect_s: float = 60.0
+    deadline_s: float | None = None
     who: str = field(default_factory=_me)

@@ -21,6 +21,7 @@ Result = Literal[
     "refused",
     "failed",
     "unreachable",
+    "late",
     "interrupted",
     "planned",
 ]

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from edge.deadline import Deadline
 from edge.deploy.push.event import OnEvent
-from edge.deploy.push.link import Interrupted, Link, is_lost
+from edge.deploy.push.link import LATE, Interrupted, Link, is_lost
 from edge.deploy.push.options import PushOptions
 from edge.deploy.push.outcome import DONE, INTERRUPTED, PLANNED, Outcome, Result
 from edge.deploy.push.pushable import Pushable
@@ -37,6 +38,9 @@ _LOCK_PAUSE_S = 0.5
 _WATCH_PAUSE_S = 1.0
 _RETURN_S = 120.0  # the start-up deadline of the service
 _ORPHAN_S = 20  # after so long a judge is at work, unless the agent that was to start it was killed
+_REST_S = 2 * 3600.0  # build and golden frames as a device allows them, twice, and some
+_SLOWEST_BYTES_PER_S = 64 * 1024
+_MOST_SWITCHES = 3  # a request to switch is lost with a connection; a device that says so again and again is not well
 _VERDICT_GRACE_S = 300.0  # a restart of the service, or of the device, on top of the trial's own deadline
 
 
@@ -60,7 +64,8 @@ def push(
     device goes on alone, and the verdict is read once it can be reached again.
     """
     began = time.monotonic()
-    work = _Push(bundle, Reach(connect, stop), Report(target, on_event), options, stop)
+    within_s = _usual_s(bundle, options) if options.deadline_s is None else options.deadline_s
+    work = _Push(bundle, Reach(connect, stop, Deadline.after(within_s)), Report(target, on_event), options, stop)
     error: DeployError | None = None
     try:
         end = work.until_done()
@@ -91,6 +96,7 @@ class _Push:
         self._bundle, self.reach, self._report, self._options, self._stop = bundle, reach, report, options, stop
         self._release = bundle.manifest.release
         self._plan: PlanAnswer | None = None  # the first one: what was before this push
+        self._switches = 0
         self._is_switched = False  # as far as we know: the request was sent
 
     def until_done(self) -> _End:
@@ -98,10 +104,12 @@ class _Push:
             try:
                 return self._watch() if self._is_switched else self._push()
             except DeployError as error:
+                if error.code == LATE and self._is_switched:
+                    raise _undecided(self._release, self._patience_s) from error
                 if not is_lost(error) or self.reach.count == 0:
                     raise
                 self._report.note("connect", f"{error.problem}; trying to reach it again", code=error.code)
-                self.reach.again(error, until=self._report.moved_at + self._patience_s)
+                self.reach.again(error, until=Deadline(self._report.moved_at + self._patience_s))
 
     @property
     def _patience_s(self) -> float:
@@ -143,9 +151,9 @@ class _Push:
 
     def _take_lock(self, link: Link) -> None:
         patience_s = max(self._options.lock_wait_s, _OLD_AGENT_S if self.reach.count > 1 else 0.0)
-        deadline = time.monotonic() + patience_s
+        deadline = Deadline.after(patience_s)
         with self._report.phase("lock"):
-            while not self._has_taken_lock(link, is_last=time.monotonic() >= deadline):
+            while not self._has_taken_lock(link, is_last=deadline.is_over):
                 self._pause(_LOCK_PAUSE_S)
 
     def _has_taken_lock(self, link: Link, *, is_last: bool) -> bool:
@@ -187,6 +195,7 @@ class _Push:
         request = SwitchRequest(release=self._release, confirm=self._options.confirm)
         with self._report.phase("switch"):
             self._is_switched = True
+            self._switches += 1
             switched = link.ask(SWITCH, request, self._report.taker("switch"))
             if switched.note:
                 self._report.note("switch", switched.note)
@@ -194,7 +203,7 @@ class _Push:
             self.reach.close()  # what is to be confirmed is that the device can be reached anew
 
     def _watch(self) -> _End:
-        deadline = self._report.moved_at + self._patience_s
+        deadline = Deadline(self._report.moved_at + self._patience_s)
         hold_s = int(self._bundle.manifest.health.hold_s)
         link = self.reach.link()
         with self._report.phase("trial", total=hold_s):
@@ -209,11 +218,13 @@ class _Push:
                     self._tell_silent(status)
                     break
                 if not is_on_trial(status, self._release):
+                    if self._switches >= _MOST_SWITCHES:
+                        raise _undecided(self._release, self._patience_s)
                     self._is_switched = False  # the request was lost on the way: nothing has changed on the device
                     return self._push()
                 self._confirm(link, status)
                 self._offer_a_judge(link, status)
-                if time.monotonic() > deadline:
+                if deadline.is_over:
                     raise _undecided(self._release, self._patience_s)
                 self._report.far("trial", elapsed_s(status), hold_s)
                 self._pause(_WATCH_PAUSE_S)
@@ -230,10 +241,10 @@ class _Push:
 
     def _await_old_release(self, link: Link) -> None:
         # The verdict is on the disk before the service is started again; who reads "serves" wants it to be true.
-        deadline = time.monotonic() + _RETURN_S
+        deadline = Deadline.after(_RETURN_S)
         with self._report.phase("return"):
             while not serves_current(link.ask(STATUS, Nothing())):
-                if time.monotonic() > deadline:
+                if deadline.is_over:
                     self._report.note("return", f"the release before is not ready within {_RETURN_S:.0f} s")
                     return
                 self._pause(_WATCH_PAUSE_S)
@@ -270,6 +281,13 @@ def _raise_first(refusals: Sequence[Problem]) -> None:
         error = error_of(refusals[0])
         error.evidence["refusals"] = [one.code for one in refusals]
         raise error
+
+
+def _usual_s(bundle: Pushable, options: PushOptions) -> float:
+    """Return what a push takes at most where nothing is wrong: a slow link, a build, a trial, and who is before us."""
+    size = sum(file.length_bytes for file in bundle.manifest.files)
+    trial_s = bundle.manifest.health.deadline_s + _VERDICT_GRACE_S
+    return size / _SLOWEST_BYTES_PER_S + _REST_S + trial_s + options.lock_wait_s
 
 
 def _undecided(release: str, patience_s: float) -> DeployError:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from itertools import chain, repeat
 
+from edge.deadline import NEVER, Deadline
 from edge.deploy.push.link import Interrupted, Link, is_lost
 from edge.errors import DeployError
 from edge.transport.channel import Channel
@@ -20,8 +20,8 @@ _LAST_PAUSE_S = 5.0
 class Reach:
     """The one link to a device at a time; owns it."""
 
-    def __init__(self, connect: Callable[[], Channel], stop: threading.Event) -> None:
-        self._connect, self._stop = connect, stop
+    def __init__(self, connect: Callable[[], Channel], stop: threading.Event, deadline: Deadline = NEVER) -> None:
+        self._connect, self._stop, self._deadline = connect, stop, deadline
         self._link: Link | None = None
         self._sent_before = 0
         self.count = 0
@@ -34,7 +34,7 @@ class Reach:
     def link(self) -> Link:
         """Return the link, opened if there is none; DeployError `transfer.*`."""
         if self._link is None:
-            self._link = Link(self._connect(), self._stop)
+            self._link = Link(self._connect(), self._stop, self._deadline)
             self.count += 1
         return self._link
 
@@ -45,15 +45,15 @@ class Reach:
             self._link.close()
             self._link = None
 
-    def again(self, lost: DeployError, *, until: float) -> None:
-        """Open another link after `lost`, trying until the monotonic time `until`.
+    def again(self, lost: DeployError, *, until: Deadline) -> None:
+        """Open another link after `lost`, trying until `until`, and never longer than all may take.
 
         Raises:
             DeployError: the last one, if it is too late or of no use; Interrupted.
         """
         self.close()
         for pause_s in chain(_PAUSES_S, repeat(_LAST_PAUSE_S)):
-            left_s = until - time.monotonic()
+            left_s = min(until.left_s, self._deadline.left_s)
             if left_s <= 0:
                 raise lost
             if self._stop.wait(min(pause_s, left_s)):

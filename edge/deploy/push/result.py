@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edge.deploy.push.link import is_lost
+from edge.deploy.push.link import LATE, is_lost
 from edge.deploy.push.outcome import Result
 from edge.errors import DeployError
 
@@ -14,6 +14,8 @@ _BEFORE_ANYTHING = ("preflight", "verify", "lock", "request", "bundle")
 def result_of(error: DeployError) -> Result:
     """Return the result of a push that ended with `error`."""
     kind = error.code.partition(".")[0]
+    if error.code == LATE:
+        return "late"
     if is_lost(error) or error.code.startswith("transfer.ssh"):
         return "unreachable"
     if kind == "trial":

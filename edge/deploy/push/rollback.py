@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from edge.deadline import Deadline
 from edge.deploy.push.event import OnEvent
 from edge.deploy.push.link import Interrupted, Link
 from edge.deploy.push.options import PushOptions
@@ -24,6 +25,7 @@ from edge.wire.verbs import LOCK, ROLLBACK, STATUS
 __all__ = ["roll_back"]
 
 _WATCH_PAUSE_S = 1.0
+_ALL_S = 2400.0  # the restart, and as long as the trial is watched
 _WATCH_S = 1200.0  # the longest usual trial of a release whose manifest is not here, and a restart
 
 
@@ -40,7 +42,7 @@ def roll_back(
     began = time.monotonic()
     report = Report(target, on_event)
     try:
-        link = Link(connect(), stop)
+        link = Link(connect(), stop, Deadline.after(_ALL_S if options.deadline_s is None else options.deadline_s))
         try:
             release = _go_back(link, to, options, report, stop)
         finally:
@@ -79,12 +81,12 @@ def _go_back(link: Link, to: str | None, options: PushOptions, report: Report, s
 
 
 def _watch(link: Link, release: str, before: LastSwitch | None, report: Report, stop: threading.Event) -> None:
-    deadline = time.monotonic() + _WATCH_S
+    deadline = Deadline.after(_WATCH_S)
     with report.phase("trial"):
         while (verdict := verdict_of(status := link.ask(STATUS, Nothing()), release, before)) != COMMITTED:
             if isinstance(verdict, DeployError):
                 raise verdict
-            if not is_on_trial(status, release) or time.monotonic() > deadline:
+            if not is_on_trial(status, release) or deadline.is_over:
                 raise DeployError(
                     "trial.undecided",
                     f"the device has not judged release {release}",

@@ -85,6 +85,11 @@ def test_provision_again_has_nothing_to_change_and_undo_leaves_what_was_there_be
     assert listing(device) == before
 
 
+def lines_of(done) -> list[str]:
+    """The changes that a command has shown."""
+    return [line for line in done.stdout.splitlines() if line.startswith("  ")]
+
+
 def test_undo_keeps_data_its_owners_and_credentials_until_it_is_told_to_purge(provisioned):
     provisioned.run("sudo -u edge-deploy sh -c 'echo blob > /var/lib/edge-deploy/store/sha256/aa'")
     provisioned.run("install -m 600 /dev/stdin /etc/edge-deploy/credentials/gate-east", content="user:secret\n")
@@ -101,7 +106,7 @@ def test_undo_keeps_data_its_owners_and_credentials_until_it_is_told_to_purge(pr
     purged = provision(provisioned, "--undo", "--purge")
 
     assert purged.returncode == 0, purged.stderr
-    assert planned.stdout.splitlines()[:-1] == purged.stdout.splitlines()[:-1]
+    assert lines_of(planned) == lines_of(purged) != []
     gone = provisioned.run("id edge-deploy; ls -d /var/lib/edge-deploy /etc/edge-deploy", check=False)
     assert gone.stdout == ""
 
@@ -227,3 +232,28 @@ def test_a_credential_reaches_the_runtime_and_its_loss_does_not_stop_the_unit(pr
 
     provisioned.run("rm /etc/edge-deploy/credentials/gate-east; systemctl start edge-runtime")
     assert provisioned.run("cat /var/lib/edge-runtime/got").stdout == "gone"
+
+
+def test_a_program_of_ours_loads_nothing_that_a_compromised_runtime_has_left_at_home(provisioned):
+    provisioned.run(
+        "sudo -u edge-runtime sh -c 'cd; for each in /usr/lib/python3.*; do mkdir -p"
+        ' ".local/lib/${each##*/}/site-packages" && echo "open(\\"/var/lib/edge-runtime/ran\\", \\"w\\")"'
+        ' > ".local/lib/${each##*/}/site-packages/usercustomize.py"; done; python3 -c pass; rm ran\'',
+    )
+
+    done = provisioned.run(
+        "sudo -u edge-runtime env HOME=/var/lib/edge-runtime PYTHONPATH=/var/lib/edge-runtime "
+        "/opt/edge/bin/edge-runtime health; test -e /var/lib/edge-runtime/ran",
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stdout + done.stderr
+
+
+def test_no_other_user_holds_a_lock_and_root_leaves_none_that_is_its_own(provisioned):
+    provisioned.run("/opt/edge/bin/edge-runtime recover --boot")
+
+    assert provisioned.run("stat -c %U:%a /run/edge-deploy/state.lock").stdout == "edge-deploy:600\n"
+    for user in ("nobody", "edge-runtime"):
+        assert provisioned.run(f"sudo -u {user} flock -n /run/edge-deploy/state.lock true", check=False).returncode != 0
+    assert provisioned.run("sudo -u edge-deploy /opt/edge/bin/edge-runtime recover --boot", check=False).returncode == 0

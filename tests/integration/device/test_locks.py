@@ -11,7 +11,7 @@ from edge.device.layout import Layout
 from edge.device.lock import PushLock, state_lock
 from edge.runtime.entry import main
 from tests.support.device_releases import serving
-from tests.support.people import STRANGER, needs_root, people, provisioned_root
+from tests.support.people import STRANGER, SYSTEMD, folder_steps, needs_root, people, provisioned_root
 
 pytestmark = [pytest.mark.integration, needs_root]
 
@@ -69,6 +69,15 @@ def test_a_folder_of_locks_that_is_made_where_it_is_missing_is_closed_to_others(
     crowd.call("edge-deploy", lambda: leave(layout))
 
     assert layout.run.stat().st_mode & 0o7777 == 0o700
+
+
+def test_the_folder_of_locks_is_made_at_boot_as_it_was_provisioned():
+    _, path, mode, owner, group, _ = (SYSTEMD / "tmpfiles.conf").read_text().splitlines()[-1].split()
+    with provisioned_root(people()) as root:
+        made = next(step for step in folder_steps(root) if step["path"] == path)
+
+    assert (int(mode, 8), owner, group) == (made["mode"], made["owner"], made["group"])
+    assert made["mode"] == 0o700
 
 
 def strangers(layout, crowd):

@@ -220,3 +220,16 @@ def test_a_link_that_root_has_made_in_a_folder_of_roots_is_a_path_like_any_other
     assert file(site / "elsewhere/unit").apply()
 
     assert (site / "foreign/unit").read_text() == "new\n"
+
+
+def test_a_link_of_another_user_is_not_followed_where_everybody_may_make_one(site):
+    (site / "everybody").mkdir()
+    (site / "everybody").chmod(0o1777)
+    link = site / "everybody/link"
+    link.symlink_to(site / "foreign")
+    os.chown(link, *second_user.ids(), follow_symlinks=False)
+
+    told = attempt(file(link / "unit").apply)
+
+    assert told == f"refused: {link} is a link, which is not followed"
+    assert not (site / "foreign/unit").exists()

@@ -23,7 +23,8 @@ HEAD = """# What a power cut or a full disk can do to a device
 Written by `python -m tests.reliability`; nothing here is typed by hand. `tests/unit/device/test_power_cuts.py` fails
 if a change enumerates fewer states than this page says. The rows that begin with `agent:` are the real client and the
 real agent over files whose power is cut; the others are the same steps called one by one, so that many more states can
-be tried. The agent also writes an audit log, of which a cut may take the last line.
+be tried. The agent also writes an audit log, of which a cut may take the last line. Where something was killed at each
+step before, its process ended there, the machine ran on, and what is interrupted by the cut is what came next.
 
 The model: the content of a file is durable after its fsync, a change of a folder after the fsync of that folder. At a
 cut any subset of the changes that are not durable may be on the disk, in their order; content that is not durable may
@@ -66,7 +67,8 @@ def _mutated(all_scenarios: list[Scenario]) -> list[str]:
         "|---|---|---|---|",
     ]
     for one in all_scenarios:
-        if one.name == "first push, unhealthy":  # minutes, for the same syncs as in the two pushes that it is made of
+        # Minutes, for the same syncs as in the scenarios that they are made of.
+        if one.name == "first push, unhealthy" or one.killed is not None:
             continue
         _, files = distinct_states(one)
         uncaught = uncaught_mutants(one, memory=memory)

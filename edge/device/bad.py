@@ -59,6 +59,8 @@ def forget_bad(layout: Layout, durable: Durable, name: str) -> None:
     known = read_bad(layout, durable.files)
     if name in known:
         _write(layout, durable, {other: bad for other, bad in known.items() if other != name})
+    else:
+        durable.settle(layout.bad)
 
 
 def _write(layout: Layout, durable: Durable, releases: Mapping[str, BadRelease]) -> None:

@@ -68,6 +68,8 @@ def raise_counters(layout: Layout, durable: Durable, seen: Counters) -> Counters
     raised = known.merged(seen)
     if raised != known:
         reset_counters(layout, durable, raised)
+    else:
+        durable.settle(layout.counters)
     return raised
 
 

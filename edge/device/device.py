@@ -59,8 +59,14 @@ class Device:
         write_state(self.layout, self.durable, state)
 
     def point(self, release: str | None) -> None:
-        """Move the switch; None: nothing serves. Call only with the state lock held."""
+        """Move the switch; None: nothing serves. Call only with the state lock held.
+
+        The record that was read, and the release with all that it stands on, are on the disk before: whoever wrote
+        them may have been killed before the sync.
+        """
+        self.durable.settle(self.layout.state)
         if release is None:
             self.durable.remove(self.layout.current)
         else:
+            self.releases.settle(release)
             self.durable.link(self.layout.current, f"releases/{release}")

@@ -72,9 +72,19 @@ class Durable:
         self._move(partial, path)
 
     @typed
+    def settle(self, path: Path) -> None:
+        """Make the name of a thing durable that was found, or that it is gone.
+
+        Whoever gave it the name may have been killed before its sync: what is seen is then not yet what a power cut
+        leaves, and nothing may be built upon it.
+        """
+        self.files.sync_dir(path.parent)
+
+    @typed
     def make_dirs(self, path: Path) -> None:
-        """Create a folder and the folders above it that are missing."""
+        """Create a folder and the folders above it that are missing; one that is found keeps its name, too."""
         if self.files.is_dir(path):
+            self.settle(path)
             return
         self.make_dirs(path.parent)
         with contextlib.suppress(FileExistsError):
@@ -97,9 +107,9 @@ class Durable:
         grave = path if path.name.endswith(".tmp") else temporary(path)
         if grave != path:
             if self.files.is_dir(grave):
-                self._clear(grave)
+                self.remove_tree(grave)
             self.files.rename(path, grave)
-            self.files.sync_dir(path.parent)
+        self.settle(grave)  # one that is found here may have its old name on the disk
         self._clear(grave)
 
     @typed
@@ -109,8 +119,7 @@ class Durable:
         torn = bool(length) and self.files.read_at(path, (length or 1) - 1, 1) != b"\n"
         self.files.append(path, (b"\n" if torn else b"") + line.rstrip(b"\n") + b"\n")
         self.files.sync(path)
-        if length is None:
-            self.files.sync_dir(path.parent)
+        self.settle(path)
 
     def _move(self, partial: Path, path: Path) -> None:
         # The folder that `partial` leaves is not synced: if its name comes back, that is garbage.

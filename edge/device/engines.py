@@ -57,6 +57,7 @@ class Engines:
     def admit(self, key: str, folder: Path) -> None:
         """Give what was built in `folder` its name; if another build was faster, that one stays."""
         if self.has(key):
+            self._durable.settle(self._layout.engine(key))
             self._durable.remove_tree(folder)
         else:
             self._durable.adopt_tree(folder, self._layout.engine(key))

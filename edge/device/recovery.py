@@ -69,6 +69,8 @@ class _Valid:
 
 
 def _recover(device: Device, moment: Moment, is_valid: _Valid) -> Recovery:
+    # What a recovery that was killed has left is seen, and maybe not kept.
+    device.durable.settle(device.layout.state)
     current = device.releases.current()
     try:
         state = device.state()

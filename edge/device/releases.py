@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from edge.device.disk import typed
@@ -52,10 +52,12 @@ class Releases:
             DeployError: `request.path` for a path that leaves the release; `device.disk.*`.
         """
         folder = self._layout.release(check_release(name))
+        self._settle_blobs(files.values())
+        self._durable.make_dirs(folder.parent)
         if self._files.is_dir(folder):
+            self._durable.settle(folder)
             return
         partial = temporary(folder)
-        self._durable.make_dirs(folder.parent)
         if self._files.is_dir(partial):
             self._durable.remove_tree(partial)
         self._files.make_dir(partial)
@@ -124,6 +126,7 @@ class Releases:
     @typed
     def attach_engine(self, name: str, key: str) -> None:
         """Make `key` the engine of a release, in one step."""
+        self._durable.settle(self._layout.engine(check_key(key)))
         self._durable.link(self._layout.release(check_release(name)) / ENGINE, f"../../engines/{check_key(key)}")
 
     @typed
@@ -131,6 +134,27 @@ class Releases:
         """Return the key of the engine that was attached; None: not yet."""
         target = self._files.link_target(self._layout.release(check_release(name)) / ENGINE)
         return None if target is None else PurePosixPath(target).name
+
+    @typed
+    def settle(self, name: str) -> None:
+        """Make durable that a release is here with all that it stands on, whoever brought it and was killed."""
+        folder = self._layout.release(check_release(name))
+        if not self._files.is_dir(folder):
+            return
+        self._settle_blobs(self.blobs(name).values())
+        self._durable.settle(folder)
+        key = self.engine_key(name)
+        if key is not None:
+            self._durable.settle(self._layout.engine(check_key(key)))
+            self._durable.settle(folder / ENGINE)
+
+    def _settle_blobs(self, digests: Iterable[str]) -> None:
+        folders = sorted({self._layout.blob(check_sha256(sha256)).parent for sha256 in digests})
+        for folder in folders:
+            if self._files.is_dir(folder):
+                self._files.sync_dir(folder)
+        if folders:
+            self._durable.settle(folders[0])
 
     def _link(self, folder: Path, path: PurePosixPath, sha256: str) -> None:
         link = folder / path

@@ -90,6 +90,8 @@ def confirm(device: Device, release: str) -> None:
         state = _on_trial(device, release)
         if state.confirm:
             device.write_state(replace(state, confirm=False))
+        else:
+            device.durable.settle(device.layout.state)
 
 
 def commit(device: Device, *, moment: Moment) -> State:
@@ -123,6 +125,8 @@ def refuse(device: Device, reason: str) -> None:
         state = _on_trial(device, None)
         if state.reason is None:
             device.write_state(replace(state, reason=reason))
+        else:
+            device.durable.settle(device.layout.state)
 
 
 def roll_back(

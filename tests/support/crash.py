@@ -13,6 +13,7 @@ The judge reads the tree itself; it uses nothing of `edge.device` but the seal o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import posixpath
 from collections.abc import Callable, Iterator
@@ -38,6 +39,7 @@ class Scenario:
     `kept` have to be whole all the time; `proven` may be current without a trial; `is_sound` is false where the start
     itself breaks I0, because a disk was damaged; `ends_on` is current after the action, if nothing interrupts it.
     `marked` is the release that failed: a device that has left it for another one remembers that.
+    `killed`: what went before on the same running machine, and was killed at each of its steps in turn.
     """
 
     name: str
@@ -50,6 +52,11 @@ class Scenario:
     pushed_again: Release
     is_sound: bool = True
     marked: Release | None = None
+    killed: Callable[[Device, Report], None] | None = None
+
+
+class Killed(BaseException):
+    """A process ends here: no handler of an error has a part in it."""
 
 
 @dataclass(frozen=True)
@@ -66,21 +73,48 @@ class Count:
 def distinct_states(scenario: Scenario, *, skips: frozenset[int] | None = frozenset()) -> tuple[dict, CutFiles]:
     """Return every (tree, what was reported by then) that a cut in the action can leave, and the files after it."""
     found: dict[tuple[Tree, Verdict | None], None] = {}
+    files = CutFiles(scenario.start)
+    files.skips = skips
+    if scenario.killed is None:
+        _look_at_cuts(scenario, files, found)
+        return found, files
+    steps = 0
+    for at in range(1, _steps_of(scenario) + 1):
+        files = CutFiles(scenario.start, on_step=_killer(at))
+        with contextlib.suppress(Killed):
+            scenario.killed(device_over(files), lambda: None)
+        _look_at_cuts(scenario, files, found)
+        steps += files.steps
+    files.steps = steps
+    return found, files
+
+
+def _look_at_cuts(scenario: Scenario, files: CutFiles, found: dict[tuple[Tree, Verdict | None], None]) -> None:
     reported: list[Verdict] = []
 
     def look(files: CutFiles) -> None:
         for tree in files.trees_after_cut():
             found[tree, reported[-1] if reported else None] = None
 
-    def report() -> None:
-        reported.append(verdict_of(dict(files.tree())))
-
-    files = CutFiles(scenario.start, on_step=look)
-    files.skips = skips
-    scenario.action(device_over(files), report)
+    files.on_step = look
+    scenario.action(device_over(files), lambda: reported.append(verdict_of(dict(files.tree()))))
     look(files)
     files.on_step = None
-    return found, files
+
+
+def _steps_of(scenario: Scenario) -> int:
+    files = CutFiles(scenario.start)
+    assert scenario.killed is not None
+    scenario.killed(device_over(files), lambda: None)
+    return files.steps
+
+
+def _killer(at: int) -> Callable[[CutFiles], None]:
+    def kill(files: CutFiles) -> None:
+        if files.steps >= at:  # also in a handler on its way out: a killed process runs none
+            raise Killed
+
+    return kill
 
 
 @dataclass
@@ -308,10 +342,11 @@ def enumerate_cuts(scenario: Scenario, *, memory: dict | None = None) -> Count:
 
 
 def uncaught_mutants(scenario: Scenario, *, memory: dict | None = None) -> dict[int, str]:
-    """Return the syncs (number and what they follow) that may be left out without a violation."""
+    """Return the syncs (number and what they follow) that may be left out without a violation, if they do anything."""
     _, files = distinct_states(scenario)
     memory = {} if memory is None else memory
-    return {n: what for n, what in enumerate(files.syncs) if not is_caught(scenario, {n}, memory=memory)}
+    busy = {n: what for n, what in enumerate(files.syncs) if n not in files.idle}
+    return {n: what for n, what in busy.items() if not is_caught(scenario, {n}, memory=memory)}
 
 
 def is_caught(scenario: Scenario, skips: set[int], *, memory: dict | None = None) -> bool:

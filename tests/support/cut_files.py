@@ -75,6 +75,7 @@ class CutFiles:
     """`Files` in memory; `on_step` is called before each step that changes something, and counts as a place to cut.
 
     `skips` are the numbers of the syncs (from 0) that do nothing, as if they had been forgotten; None: all of them.
+    `idle` are those that had nothing to do: they are for what a killed process has left.
     """
 
     def __init__(self, tree: Tree = (), *, on_step: Callable[[CutFiles], None] | None = None) -> None:
@@ -84,6 +85,7 @@ class CutFiles:
         self.skips: frozenset[int] | None = frozenset()
         self.steps = 0
         self.syncs: list[str] = []
+        self.idle: set[int] = set()
         self._last = ""
         self.now_s = 0.0
         for path, what in tree:
@@ -141,6 +143,8 @@ class CutFiles:
     def sync_dir(self, path: Path) -> None:
         folder = self._folder(path)
         self._step()
+        if not any(change.folder is folder for change in self.pending):
+            self.idle.add(len(self.syncs))
         if not self._counts(f"sync_dir {path}"):
             return
         wanted: set[int] = set()

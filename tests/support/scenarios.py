@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from edge.device.counters import Counters, raise_counters
 from edge.device.device import Device
 from edge.device.garbage import collect
 from edge.device.recovery import recover
-from edge.device.switch import refuse, roll_back
+from edge.device.state import Phase
+from edge.device.switch import commit, refuse, roll_back, switch_to
 from tests.support.crash import Report, Scenario
 from tests.support.cut_files import CutFiles, Tree
 from tests.support.pushes import Release, device_over, moment, prepare, push, switch
@@ -100,6 +102,22 @@ def _collect(device: Device, report: Report) -> None:
     collect(device, now_s=8 * 86400.0)
 
 
+def _push_or_end(device: Device, report: Report) -> None:
+    """What a push that is repeated finds: nothing begun, or a trial that nobody judges, which it takes up."""
+    if device.state().phase is Phase.TRIAL:
+        switch_to(device, device.state().target or "")
+        commit(device, moment=moment("boot-1"))
+        report()
+    else:
+        _push(NEW, is_healthy=True)(device, report)
+
+
+def _way_back_or_end(device: Device, report: Report) -> None:
+    """What is started again after the way back was killed."""
+    if device.releases.current() != OLD.name:  # else the switch has moved, and who asks again would go forth
+        _asked_back(device, report)
+
+
 SCENARIO_STARTS: dict[str, Tree] = {
     "old": after(pushed(OLD)),
     "both": after(pushed(OLD), pushed(NEW)),
@@ -117,6 +135,7 @@ def scenarios() -> list[Scenario]:
     failing = {**common, "marked": NEW}
     first = {**common, "kept": (), "proven": ()}
     every = (OLD, NEW, OTHER)
+    three = {**proven, "known": every, "kept": (OLD, OTHER), "pushed_again": OTHER}
     return [
         Scenario("push, healthy", old, _push(NEW, is_healthy=True), ends_on=NEW.name, **common),
         Scenario("push, unhealthy", old, _push(NEW, is_healthy=False), ends_on=OLD.name, **failing),
@@ -132,6 +151,42 @@ def scenarios() -> list[Scenario]:
         Scenario("recovery, state lost", damaged(both, state), _recover, ends_on=NEW.name, is_sound=False, **proven),
         Scenario("recovery, current lost", _without_plan(both), _recover, ends_on=OLD.name, is_sound=False, **common),
         Scenario(
+            "push, killed at each step before",
+            old,
+            _push_or_end,
+            ends_on=NEW.name,
+            killed=_push(NEW, is_healthy=True),
+            **common,
+        ),
+        Scenario(
+            "push, after garbage collection was killed at each step",
+            SCENARIO_STARTS["littered"],
+            _push(OTHER, is_healthy=True),
+            ends_on=OTHER.name,
+            killed=_collect,
+            **{**proven, "known": every, "kept": (NEW,), "pushed_again": OTHER},
+        ),
+        Scenario(
+            "rollback, killed at each step before",
+            both,
+            _way_back_or_end,
+            ends_on=OLD.name,
+            killed=_asked_back,
+            **proven,
+        ),
+        Scenario(
+            "recovery, newest valid release", _without_way_back(), _recover, ends_on=OTHER.name, is_sound=False, **three
+        ),
+        Scenario(
+            "recovery, killed at each step before",
+            _without_way_back(),
+            _recover,
+            ends_on=OTHER.name,
+            is_sound=False,
+            killed=_recover,
+            **three,
+        ),
+        Scenario(
             "garbage collection", SCENARIO_STARTS["littered"], _collect, ends_on=NEW.name, **{**proven, "known": every}
         ),
     ]
@@ -140,3 +195,16 @@ def scenarios() -> list[Scenario]:
 def _without_plan(tree: Tree) -> Tree:
     gone = f"/var/lib/edge-deploy/engines/{NEW.key}"
     return tuple((path, what) for path, what in tree if not Path(path).is_relative_to(gone))
+
+
+def _without_way_back() -> Tree:
+    """Return a device whose current release is damaged, as is its way back, and that keeps two more that are whole."""
+    tree = after(pushed(OLD), pushed(NEW))
+    return _without_plan(damaged(after(_kept, start=tree), "/var/lib/edge-deploy/state.json"))
+
+
+def _kept(device: Device) -> None:
+    """A push that came as far as its engine, as the agent does it: counted once it is staged."""
+    prepare(device, OTHER)
+    seen = Counters(sequences={"main": OTHER.sequence}, newest_created_at=OTHER.created_at)
+    raise_counters(device.layout, device.durable, seen)

@@ -78,7 +78,8 @@ class Durable:
         Whoever gave it the name may have been killed before its sync: what is seen is then not yet what a power cut
         leaves, and nothing may be built upon it.
         """
-        self.files.sync_dir(path.parent)
+        with contextlib.suppress(FileNotFoundError):  # where there is no folder, nothing was found in it
+            self.files.sync_dir(path.parent)
 
     @typed
     def make_dirs(self, path: Path) -> None:

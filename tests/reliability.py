@@ -63,6 +63,7 @@ def _mutated(all_scenarios: list[Scenario]) -> list[str]:
     memory: dict = {}
     lines = [
         "\n## One sync left out at a time (F-4)\n",
+        "Not counted: the syncs that find nothing to do here, because they are for what a killed process has left.\n",
         "| Interrupted | Syncs | Caught | Covered by a later sync of the same folder (reviewed) |",
         "|---|---|---|---|",
     ]
@@ -73,8 +74,8 @@ def _mutated(all_scenarios: list[Scenario]) -> list[str]:
         _, files = distinct_states(one)
         uncaught = uncaught_mutants(one, memory=memory)
         follows = ", ".join(dict.fromkeys(map(_after_what, uncaught.values()))) or "none"
-        caught = len(files.syncs) - len(uncaught)
-        lines.append(f"| {one.name} | {len(files.syncs)} | {caught} | {len(uncaught)}: {follows} |")
+        busy = len(files.syncs) - len(files.idle)
+        lines.append(f"| {one.name} | {busy} | {busy - len(uncaught)} | {len(uncaught)}: {follows} |")
         print(lines[-1], flush=True)
     return lines
 

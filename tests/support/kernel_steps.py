@@ -16,6 +16,7 @@ _CALLS = "openat,write,pwrite64,fallocate,fsync,fdatasync,rename,renameat,rename
 _CALLS += "unlink,unlinkat,rmdir,link,linkat,truncate,ftruncate"
 _LINE = re.compile(r"^(?P<thread>\d+) +(?P<call>\w+)\((?P<rest>.*)$")
 _RESUMED = re.compile(r"^(?P<thread>\d+) +<\.\.\. (?P<call>\w+) resumed>(?P<rest>.*)$")
+_PADDED = re.compile(r"\) {2,}= ")  # short lines, as those of calls that were resumed, are filled with blanks
 _TEXT = re.compile(r'"([^"]*)"')
 _OPEN_FILE = re.compile(r"^\d+<([^>]*)>")
 _NAMED = {
@@ -59,7 +60,7 @@ def without_repeats(steps: Iterator[Step]) -> list[Step]:
 
 def _steps(log: Path) -> Iterator[Step]:
     for call, rest in _calls(log):
-        arguments, _, result = rest.rpartition(") = ")
+        arguments, _, result = _PADDED.sub(") = ", rest).rpartition(") = ")
         if result.startswith("-1") or not arguments:
             continue
         yield from _step(call, arguments)

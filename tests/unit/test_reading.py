@@ -169,7 +169,6 @@ OPENS = {
     "device/health.py": {"os.open", "os.fdopen"},  # writes a new file (O_EXCL)
     "device/lock.py": {"os.open"},  # a lock, not waited for
     "device/settings.py": {"json.JSONDecoder().raw_decode"},  # the values of lines, which were read by `edge.reading`
-    "runtime/agent/conversation.py": {"json.loads"},  # of what json.dumps has just made
     "runtime/agent/entry.py": {"open"},  # /dev/null
     "runtime/engine_inputs.py": {"read_bytes"},  # the model and its table, which the pipeline names
     "runtime/engine_worker.py": {"json.loads"},  # the argument of the process

@@ -35,6 +35,7 @@ Examples:
   edge-deploy provision site=north --admin ubuntu --ask-sudo-password --key me.pub --signer me.pub
   edge-deploy provision all --plan --json
   edge-deploy provision gate-01 --cpu-only
+  edge-deploy provision all --exactly --key me.pub --signer me.pub --revoked revoked.krl --plan
   edge-deploy provision gate-01 --undo"""
 )
 @targets_argument
@@ -53,6 +54,9 @@ Examples:
     type=_PATH,
     help="The same; it may also sign a step back (bundle --downgrade) and a reset of the counters.",
 )
+@click.option("--revoked", type=_PATH, help="Revocation list (KRL): keys that no longer count. Put there or refreshed.")
+@click.option("--exactly", is_flag=True, help="Keys and signers become those named; all others go, as the plan says.")
+@click.option("--lock-me-out", is_flag=True, help="With --exactly: also the keys that this machine uses.")
 @click.option("--name", help="Name of the device; by default the target's. One target only.")
 @click.option(
     "--compatible",
@@ -185,13 +189,21 @@ def _wanted(
     keys: tuple[Path, ...],
     signers: tuple[Path, ...],
     downgraders: tuple[Path, ...],
+    revoked: Path | None,
+    exactly: bool,
+    lock_me_out: bool,
 ) -> Callable[[Target], Wanted]:
-    from edge.deploy.provision.keys import read_public_key
+    from edge.deploy.provision.keys import read_public_key, read_revocations
     from edge.deploy.provision.wanted import Wanted
 
     trusted = [(read_public_key(path), False) for path in signers]
     trusted += [(read_public_key(path), True) for path in downgraders]
     let_in = [read_public_key(path) for path in keys]
+    revocations = None if revoked is None else read_revocations(revoked, [key for key, _ in trusted])
+    if exactly and not (let_in and trusted):
+        raise click.UsageError("--exactly names who stays: give --key and --signer, too")
+    if lock_me_out and not exactly:
+        raise click.UsageError("--lock-me-out goes with --exactly")
 
     def wanted(target: Target) -> Wanted:
         is_known = target.name in chosen.inventory.targets
@@ -204,6 +216,9 @@ def _wanted(
             networks=networks or None,
             keys=let_in,
             signers=trusted,
+            revoked=revocations,
+            is_exact=exactly,
+            may_lock_out=lock_me_out,
         )
 
     return wanted

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edge.config.targets import Inventory, Target
+from edge.deploy.fleet.over_ssh import address_of
 from edge.deploy.provision.admin import AdminShell
 from edge.deploy.provision.provision import PLAN, Provisioned, Software, provision, undo
 from edge.deploy.provision.wanted import Wanted
@@ -52,6 +53,11 @@ class Admins:
         )
         return AdminShell(address=address, sudo_password=self.password_of(target), stop=stop)
 
+    def pusher(self, target: Target) -> SshAddress:
+        """Return how a push from here reaches a target, which the keys are held against that go."""
+        found = address_of(target)
+        return found if self.ssh_config is None else replace(found, config=self.ssh_config)
+
 
 def provision_over_ssh(
     admins: Admins,
@@ -68,7 +74,14 @@ def provision_over_ssh(
 
     def one(target: Target, report: Report, stop: threading.Event) -> Provisioned:
         shell = admins.shell(target, stop)
-        return provision(shell, wanted_of(target), software=software, is_plan=is_plan, report=report)
+        return provision(
+            shell,
+            wanted_of(target),
+            software=software,
+            is_plan=is_plan,
+            report=report,
+            pusher=admins.pusher(target),
+        )
 
     return _each(one, tells_changes)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from edge.bundle.ssh_keygen import run_ssh_keygen
 from edge.errors import DeployError
 
-__all__ = ["PublicKey", "read_public_key"]
+__all__ = ["PublicKey", "read_public_key", "read_revocations"]
 
 _KINDS = (
     "ssh-ed25519",
@@ -17,6 +20,7 @@ _KINDS = (
     "sk-ssh-ed25519@openssh.com",
     "sk-ecdsa-sha2-nistp256@openssh.com",
 )
+_MOST_REVOKED_BYTES = 1 << 20
 _AGENT = "/opt/edge/bin/edge-runtime agent"
 
 
@@ -56,6 +60,33 @@ def read_public_key(path: Path) -> PublicKey:
         raise _wrong(path, "is not one public key of OpenSSH", "make a pair: ssh-keygen -t ed25519")
     owner = re.sub(r"[^A-Za-z0-9@._-]+", "-", words[2] if len(words) > 2 else path.stem).strip("-")
     return PublicKey(kind=words[0], base64=words[1], owner=owner or "somebody")
+
+
+def read_revocations(path: Path, trusted: Iterable[PublicKey]) -> bytes:
+    """Return a revocation list (a KRL of ssh-keygen, or public keys), which revokes none of the keys that are trusted.
+
+    Raises:
+        DeployError: `request.revoked`, if it cannot be read, is no such list, or revokes one of `trusted`.
+    """
+    try:
+        if path.stat().st_size > _MOST_REVOKED_BYTES:
+            raise _unusable(path, f"has more than {_MOST_REVOKED_BYTES} bytes")
+        content = path.read_bytes()
+    except OSError as error:
+        raise _unusable(path, f"cannot be read: {error.strerror}") from None
+    if not content.strip() or not run_ssh_keygen("-Q", "-l", "-f", str(path)).is_ok:
+        raise _unusable(path, "is no revocation list")
+    for key in trusted:
+        with tempfile.NamedTemporaryFile("w", suffix=".pub") as file:
+            file.write(f"{key.kind} {key.base64}\n")
+            file.flush()
+            if not run_ssh_keygen("-Q", "-f", str(path), file.name).is_ok:
+                raise _unusable(path, f"revokes the key of {key.owner}, whose releases are to count")
+    return content
+
+
+def _unusable(path: Path, problem: str) -> DeployError:
+    return DeployError("request.revoked", f"{path} {problem}", hint="make it with ssh-keygen -k -f revoked.krl KEY.pub")
 
 
 def _wrong(path: Path, problem: str, hint: str) -> DeployError:

@@ -10,11 +10,13 @@ from edge.deploy.provision.admin import AdminShell
 from edge.deploy.provision.facts import ProvisionFacts
 from edge.deploy.provision.gatherer import Gatherer
 from edge.deploy.provision.jetson import extra_of
+from edge.deploy.provision.lockout import own_keys, require_way_in
 from edge.deploy.provision.wanted import Wanted, steps
 from edge.deploy.provision.wheels import WheelSet
 from edge.deploy.push.event import UPLOAD
 from edge.deploy.push.report import Report
 from edge.errors import DeployError
+from edge.transport.ssh_command import SshAddress
 
 __all__ = ["PLAN", "Provisioned", "Software", "provision", "undo"]
 
@@ -43,8 +45,16 @@ class Software:
     is_cpu_only: bool = False
 
 
-def provision(shell: AdminShell, wanted: Wanted, *, software: Software, is_plan: bool, report: Report) -> Provisioned:
-    """Make a device of the machine behind `shell`, or say what that would change.
+def provision(
+    shell: AdminShell,
+    wanted: Wanted,
+    *,
+    software: Software,
+    is_plan: bool,
+    report: Report,
+    pusher: SshAddress | None = None,
+) -> Provisioned:
+    """Make a device of the machine behind `shell`, or say what that would change; `pusher`: who pushes from here.
 
     Raises:
         DeployError: `request.*`, `transfer.*`, `preflight.*`; `verify.provision` if something of somebody else's is
@@ -65,6 +75,8 @@ def provision(shell: AdminShell, wanted: Wanted, *, software: Software, is_plan:
         plan = _ask(shell, {"steps": steps(wanted, facts, chosen, folder=None), "is_plan": True})
         for change in plan.changes:
             report.note(PLAN, change)
+        if wanted.is_exact and pusher is not None:
+            require_way_in(wanted, plan.changes, own_keys(pusher), host)
     if is_plan or not plan.changes:
         return plan
     return _apply(shell, wanted, facts, chosen, plan, report)

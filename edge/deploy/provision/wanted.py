@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.resources
 import json
 from collections.abc import Iterator, Sequence
@@ -13,12 +14,15 @@ from edge.deploy.provision.facts import WHEEL_STORE, ProvisionFacts
 from edge.deploy.provision.keys import PublicKey
 from edge.deploy.provision.wheels import WheelSet
 
-__all__ = ["PRIVATE_NETWORKS", "Wanted", "steps"]
+__all__ = ["KEYS", "PRIVATE_NETWORKS", "SIGNERS", "Wanted", "steps"]
 
 Step = dict[str, Any]
 
 PRIVATE_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
 """Where cameras and brokers are unless somebody says otherwise: private and link-local addresses."""
+
+KEYS, SIGNERS = "/etc/edge-deploy/home/.ssh/authorized_keys", "/etc/edge-deploy/allowed_signers"
+"""Who may push, and whose releases count."""
 
 _UNITS = ("edge-runtime", "edge-build", "edge-trial", "edge-recover", "edge-rollback")
 _AT_BOOT = ("edge-recover.service", "edge-runtime.service", "edge-trial.service")
@@ -31,7 +35,13 @@ _DROP_INS = "/etc/systemd/system/edge-runtime.service.d"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a person asks for; `settings` and `networks` None: as they are there, or the defaults."""
+    """What a person asks for; `networks` None: as they are there, or the defaults.
+
+    Attributes:
+        revoked: a revocation list, as a KRL or as public keys; None: as it is there.
+        is_exact: all other keys and signers go.
+        may_lock_out: also those that this machine uses.
+    """
 
     name: str
     compatible: tuple[str, ...]
@@ -40,6 +50,9 @@ class Wanted:
     networks: tuple[str, ...] | None
     keys: Sequence[PublicKey]
     signers: Sequence[tuple[PublicKey, bool]]  # with: may it sign downgrades
+    revoked: bytes | None = None
+    is_exact: bool = False
+    may_lock_out: bool = False
 
 
 def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, *, folder: str | None) -> list[Step]:
@@ -101,10 +114,16 @@ def _settings(wanted: Wanted) -> Iterator[Step]:
 def _trust(wanted: Wanted) -> Iterator[Step]:
     signers = [[key.signer_line(may_downgrade=downgrade), key.base64] for key, downgrade in wanted.signers]
     keys = [[key.authorized_line(), key.base64] for key in wanted.keys]
+    exact = {"is_exact": wanted.is_exact}
     if signers:
-        yield _lines("/etc/edge-deploy/allowed_signers", signers, on_other="keep")
+        # What a signer who goes has signed may go on serving (docs/adr/0018).
+        former = {"moves_to": "/etc/edge-deploy/former_signers"} if wanted.is_exact else {}
+        yield {**_lines(SIGNERS, signers, on_other="keep"), **exact, **former}
     if keys:
-        yield _lines("/etc/edge-deploy/home/.ssh/authorized_keys", keys, on_other="refuse")
+        yield {**_lines(KEYS, keys, on_other="refuse"), **exact}
+    if wanted.revoked is not None:
+        content = base64.b64encode(wanted.revoked).decode()
+        yield {**_file("/etc/edge-deploy/revoked.krl", ""), "content_base64": content}
 
 
 def _units(wanted: Wanted, facts: ProvisionFacts) -> Iterator[Step]:

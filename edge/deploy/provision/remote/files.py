@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import grp
 import hashlib
 import os
@@ -184,7 +185,7 @@ class File(_OwnFile):
         if found is None:
             return [f"write {self.path}"]
         have = hashlib.sha256(found[1]).hexdigest()
-        if have == hashlib.sha256(self.values["content"].encode()).hexdigest():
+        if have == hashlib.sha256(self._content()).hexdigest():
             return self._check_rights(found[0])
         if self.values.get("is_seed"):
             return []  # a person's from the moment on when it is there
@@ -196,9 +197,13 @@ class File(_OwnFile):
 
     def apply(self) -> Record:
         """Write it beside its place, test it, move it there."""
-        content = self.values["content"].encode()
-        self._write(content, test=self.values.get("test"))
-        return {"sha256": hashlib.sha256(content).hexdigest()}
+        self._write(self._content(), test=self.values.get("test"))
+        return {"sha256": hashlib.sha256(self._content()).hexdigest()}
+
+    def _content(self) -> bytes:
+        if "content_base64" in self.values:
+            return base64.b64decode(self.values["content_base64"])
+        return bytes(self.values["content"].encode())
 
     def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
         """Remove it unless somebody has changed it."""
@@ -218,27 +223,43 @@ class Lines(_OwnFile):
     """Lines in a file that may hold others' lines; `entries` pair a line with the key in it.
 
     A key that is there in another line is somebody's decision: it stays (`on_other` "keep") or ends it ("refuse").
+    `is_exact`: all other lines go; into the file `moves_to`, where one is named, so that what they stood for is known.
     """
 
     def check(self) -> list[str]:
-        """Add those whose key is not there."""
+        """Add those whose key is not there; where it is to be exact, take the others away."""
         found = self._look()
         lines = [f"add a line to {self.path}: {line}" for line in self._missing(_lines(found))]
+        to = self.values.get("moves_to")
+        where = f" (kept in {to})" if to else ""
+        lines += [f"take a line from {self.path}{where}: {line}" for line in self._surplus(_lines(found))]
         return lines if found is None else lines + self._check_rights(found[0])
 
     def apply(self) -> Record:
         """Add them at the end."""
         found = self._look()
         made = dict(self.record or {"created": found is None, "lines": []})
-        missing = self._missing(_lines(found))
-        self._write(_text(_lines(found) + missing))
-        return {**made, "lines": made["lines"] + missing}
+        missing, surplus = self._missing(_lines(found)), self._surplus(_lines(found))
+        if surplus and self.values.get("moves_to"):  # first, so that a cut in between leaves them in both
+            made["moved_to"] = self.values["moves_to"]
+            self._former(made["moved_to"])._add(surplus)
+        self._write(_text([line for line in _lines(found) if line not in surplus] + missing))
+        return {**made, "lines": [line for line in made["lines"] if line not in surplus] + missing}
+
+    def _former(self, path: str) -> Lines:
+        return Lines({**self.values, "path": path, "mode": 0o644, "owner": "root", "group": "root"}, None)
+
+    def _add(self, lines: list[str]) -> None:
+        there = _lines(self._look())
+        self._write(_text(there + [line for line in lines if line not in there]))
 
     def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
         """Remove the lines that were added, and the file if it was created for them and no other is left."""
         record = self.record or {"lines": [], "created": False}
         try:
             found = self._look()
+            if "moved_to" in record and self._former(record["moved_to"])._look() is not None:
+                self._former(record["moved_to"])._unlink(gone, is_real=is_real)
         except Conflict as conflict:
             return f"keep {self.path}: {conflict}"
         rest = [line for line in _lines(found) if line not in record["lines"]]
@@ -252,11 +273,18 @@ class Lines(_OwnFile):
         missing = []
         for line, key in self.values["entries"]:
             same = [other for other in there if key in other.split() and not other.lstrip().startswith("#")]
-            if not same:
+            if not same or (self.values.get("is_exact") and line not in same):
                 missing.append(line)
             elif line not in same and self.values["on_other"] == "refuse":
                 raise Conflict(f"{self.path} lets the key {key[:16]}... in by another line; take that line away first")
         return missing
+
+    def _surplus(self, there: list[str]) -> list[str]:
+        """Return the lines that let others in: not those that are wanted, and not what is for people only."""
+        if not self.values.get("is_exact"):
+            return []
+        wanted = [line for line, _ in self.values["entries"]]
+        return [line for line in there if line.strip() and not line.lstrip().startswith("#") and line not in wanted]
 
 
 def _lines(found: tuple[os.stat_result, bytes] | None) -> list[str]:

@@ -88,7 +88,9 @@ def _write_record(notes: Record) -> None:
 
 
 def _brief(values: Record) -> Record:
-    return {name: value for name, value in values.items() if name not in ("content", "entries", "wheels")}
+    return {
+        name: value for name, value in values.items() if name not in ("content", "content_base64", "entries", "wheels")
+    }
 
 
 def _read_record() -> Record:

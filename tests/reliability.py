@@ -34,8 +34,8 @@ be old, empty, torn or new. That is more than a journaling file system allows it
 - I1: recovery ends on a whole release,
 - I2: a repeated push converges, and garbage collection leaves nothing temporary,
 - I3: a second cut, inside recovery, is recovered from, and a repeated push converges then, too,
-- I4: no release is current whose sequence is not counted,
-- I5: a verdict that was reported survives,
+- I4: no release is current whose sequence is not counted; a step back is counted as used before it is current,
+- I5: a verdict that was reported survives, and so does a reset,
 - I6: nothing unproven is current without a trial record.
 """
 

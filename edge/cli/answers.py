@@ -13,6 +13,7 @@ from edge.cli.output import echo_json
 
 if TYPE_CHECKING:
     from edge.deploy.fleet.rollout import FleetResult
+    from edge.deploy.push.outcome import Outcome
 
 __all__ = ["show_answers"]
 
@@ -21,18 +22,16 @@ A = TypeVar("A")
 
 
 def show_answers(
-    result: FleetResult, answers: Mapping[str, A], *, as_json: bool, lines_of: Callable[[A], Iterable[str]]
+    result: FleetResult,
+    answers: Mapping[str, A],
+    *,
+    as_json: bool,
+    lines_of: Callable[[A], Iterable[str]],
+    seen: Mapping[str, str | None] | None = None,
 ) -> None:
-    """Print each answer on stdout, and on stderr why there is none."""
+    """Print each answer on stdout, and on stderr why there is none, with when it was `seen` last if that is given."""
     if as_json:
-        echo_json(
-            {
-                one.target: one.evidence
-                if one.is_done
-                else {"result": one.result, "code": one.code, "problem": one.problem, "hint": one.hint}
-                for one in result.outcomes
-            }
-        )
+        echo_json({one.target: _document(one, seen) for one in result.outcomes})
         return
     for one in result.outcomes:
         if len(result.outcomes) > 1:
@@ -41,4 +40,12 @@ def show_answers(
             for line in lines_of(answers[one.target]):
                 click.echo(line)
         else:
-            tell(printable(f"{one.target}: {one.problem}" + (f"; {one.hint}" if one.hint else "")))
+            last = "" if seen is None else f"; last seen {seen[one.target] or 'never'}"
+            tell(printable(f"{one.target}: {one.problem}" + last + (f"; {one.hint}" if one.hint else "")))
+
+
+def _document(one: Outcome, seen: Mapping[str, str | None] | None) -> Mapping[str, object]:
+    told = {} if seen is None else {"seen_at": seen[one.target]}
+    if one.is_done:
+        return {**one.evidence, **told}
+    return {"result": one.result, "code": one.code, "problem": one.problem, "hint": one.hint, **told}

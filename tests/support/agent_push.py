@@ -34,6 +34,7 @@ from edge.wire.release import RollbackRequest
 from edge.wire.sending import LockRequest
 from edge.wire.verbs import LOCK, ROLLBACK
 from tests.support.device_root import DeviceRoot
+from tests.support.permissions import as_permission, bounds_from
 from tests.support.process_units import ServingUnits, serve_now
 from tests.support.pushes import Release
 
@@ -121,15 +122,18 @@ class AgentPush:
         self._bundles: dict[str, Bundle] = {}
         self.old = self._release("old", 1)
         self.new = self._release("new", 2)
+        self.back = self._release("back", 1, spends=2)
 
     @property
     def layout(self) -> Layout:
         """Where its real files are."""
         return self._root.layout
 
-    def _release(self, name: str, sequence: int) -> SignedRelease:
+    def _release(self, name: str, sequence: int, *, spends: int | None = None) -> SignedRelease:
         parts = {"model.onnx": (Role.MODEL, MODEL), "pipeline.yaml": (Role.PIPELINE, b"name: " + name.encode())}
-        bundle = self._root.bundle_of(parts, name, sequence=sequence, channel="main")
+        bundle = self._root.bundle_of(parts, name, sequence=sequence, channel="main", **bounds_from(spends))
+        if spends is not None:
+            bundle = as_permission(bundle, self._root.key)
         self._bundles[bundle.manifest.release] = bundle
         return SignedRelease(
             name=bundle.manifest.release,
@@ -138,6 +142,7 @@ class AgentPush:
             manifest_bytes=bundle.manifest_bytes,
             signature_bytes=bundle.signature,
             stated_at=bundle.manifest.created_at,
+            spends=spends,
         )
 
     def push(self, device: Device, report: Report, release: Release, *, is_healthy: bool = True) -> None:

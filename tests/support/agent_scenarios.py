@@ -9,6 +9,7 @@ from tests.support.crash import Scenario
 from tests.support.scenarios import BARE, after
 
 AGENT_SCENARIOS = ("agent: push, healthy", "agent: push, unhealthy", "agent: first push, healthy", "agent: rollback")
+AGENT_SCENARIOS += ("agent: downgrade, used once",)
 
 
 def agent_scenarios(directory: Path) -> list[Scenario]:
@@ -20,7 +21,13 @@ def agent_scenarios(directory: Path) -> list[Scenario]:
     common = {"known": (old, new), "kept": (old,), "proven": (old.name,), "pushed_again": new}
     first = {**common, "kept": (), "proven": ()}
     both = {**common, "kept": (old, new), "proven": (old.name, new.name)}
-    healthy, unhealthy, on_bare, rollback = AGENT_SCENARIOS
+    known_back = {
+        "known": (old, new, made.back),
+        "kept": (new,),
+        "proven": (old.name, new.name),
+        "pushed_again": made.back,
+    }
+    healthy, unhealthy, on_bare, rollback, back = AGENT_SCENARIOS
     return [
         Scenario(healthy, serves_old, lambda d, report: made.push(d, report, new), ends_on=new.name, **common),
         Scenario(
@@ -32,6 +39,9 @@ def agent_scenarios(directory: Path) -> list[Scenario]:
             **common,
         ),
         Scenario(on_bare, BARE, lambda d, report: made.push(d, report, new), ends_on=new.name, **first),
+        Scenario(
+            back, serves_new, lambda d, report: made.push(d, report, made.back), ends_on=made.back.name, **known_back
+        ),
         Scenario(rollback, serves_new, made.roll_back, ends_on=old.name, **both),
     ]
 

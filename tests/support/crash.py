@@ -187,7 +187,7 @@ class Judge:
         for release in self.scenario.kept:
             if not is_whole(disk, release):
                 yield f"I0: {release.name} has to be kept and is not whole"
-        sequence = {release.name: release.sequence for release in self.scenario.known}.get(current or "", 0)
+        sequence = {release.name: release.counted for release in self.scenario.known}.get(current or "", 0)
         if counted(disk) < sequence:
             yield f"I4: {current} is current, counted is {counted(disk)}"
         if self.scenario.is_sound and not self._has_record(disk, current):
@@ -281,10 +281,12 @@ def is_whole_at(disk: dict, path: str, release: Release) -> bool:
 
 
 def verdict_of(disk: dict) -> Verdict:
-    """Return what a push, a rollback or a recovery has told by the time it ends."""
+    """Return what a push, a rollback, a recovery or a reset has told by the time it ends."""
     state = sealed(disk, "state.json")
     marked = tuple(sorted((name, one["verdict"]) for name, one in bad(disk).items()))
-    return (current_of(disk), state.get("phase"), state.get("boots"), state.get("last", {}).get("result"), marked)
+    reset_at = sealed(disk, "counters.json").get("reset_at")
+    last = state.get("last", {}).get("result")
+    return (current_of(disk), state.get("phase"), state.get("boots"), last, marked, reset_at)
 
 
 def sealed(disk: dict, name: str) -> dict:

@@ -9,7 +9,7 @@ from edge.bundle.folder import Bundle, open_bundle
 from edge.bundle.sign import DOWNGRADE, sign
 from tests.support.device_root import DeviceRoot
 
-__all__ = ["permission", "time_text"]
+__all__ = ["as_permission", "bounds_from", "permission", "time_text"]
 
 
 def permission(
@@ -22,9 +22,19 @@ def permission(
     **changes: object,
 ) -> Bundle:
     """Return a release that takes the device back, from this counter and for a day."""
-    values = {"targets": ("gate-01",), "expires_at": time_text(days=1), "downgrade_from": counted, **changes}
-    bundle = device.bundle(name, sequence=sequence, **values)
-    (bundle.path / "manifest.json.sig").write_bytes(sign(bundle.manifest_bytes, key or device.key, DOWNGRADE))
+    bundle = device.bundle(name, sequence=sequence, **{**bounds_from(counted), **changes})
+    return as_permission(bundle, key or device.key)
+
+
+def bounds_from(counted: int | None) -> dict[str, object]:
+    """Return what the manifest of a permission from this counter says besides; None: it is none."""
+    bounds = {"targets": ("gate-01",), "expires_at": time_text(days=1), "downgrade_from": counted}
+    return {} if counted is None else bounds
+
+
+def as_permission(bundle: Bundle, key: Path) -> Bundle:
+    """Return the bundle, signed in the namespace of permissions."""
+    (bundle.path / "manifest.json.sig").write_bytes(sign(bundle.manifest_bytes, key, DOWNGRADE))
     return open_bundle(bundle.path)
 
 

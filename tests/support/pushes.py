@@ -29,11 +29,20 @@ def sha256_of(content: bytes) -> str:
 
 @dataclass(frozen=True)
 class Release:
-    """A release as small as it can be."""
+    """A release as small as it can be.
+
+    `spends` is the counter that it was given for as a permission to go back; None: it is none.
+    """
 
     name: str
     sequence: int
     files: dict[str, bytes] = field(hash=False)
+    spends: int | None = field(default=None, kw_only=True)
+
+    @property
+    def counted(self) -> int:
+        """What a device counts once it is on trial."""
+        return self.sequence if self.spends is None else self.spends + 1
 
     @property
     def manifest(self) -> bytes:
@@ -105,7 +114,7 @@ def prepare(device: Device, release: Release) -> None:
 
 
 def switch(device: Device, release: Release, *, now: Moment) -> None:
-    seen = Counters(sequences={"main": release.sequence}, newest_created_at=release.created_at)
+    seen = Counters(sequences={"main": release.counted}, newest_created_at=release.created_at)
     arm(device, release.name, moment=now, seen=seen)
     switch_to(device, release.name)
 

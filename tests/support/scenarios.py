@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from edge.device.counters import Counters, raise_counters
+from edge.device.counters import Counters, raise_counters, reset_counters
 from edge.device.device import Device
 from edge.device.garbage import collect
 from edge.device.recovery import recover
@@ -19,6 +19,9 @@ MODEL = b"the model of both"
 OLD = Release("a" * 12, 1, {"model.onnx": MODEL, "model.calib.json": b"old table"})
 NEW = Release("b" * 12, 2, {"model.onnx": MODEL, "model.calib.json": b"new table"})
 OTHER = Release("c" * 12, 3, {"model.onnx": b"another model"})
+BACK = Release("d" * 12, 1, {"model.onnx": MODEL, "model.calib.json": b"old table"}, spends=2)  # after NEW
+ASTRAY = Counters(sequences={"main": 2**53}, newest_created_at="2099-01-01T00:00:00Z")
+RESET = Counters(sequences={"main": 2}, newest_created_at="2026-02-01T00:00:00Z", reset_at="2026-02-01T00:00:00Z")
 
 BARE: Tree = (("/var", None), ("/var/lib", None), ("/var/lib/edge-deploy", None))
 
@@ -98,6 +101,15 @@ def _failed_back(device: Device, report: Report) -> None:
     report()
 
 
+def _led_astray(device: Device) -> None:
+    raise_counters(device.layout, device.durable, ASTRAY)
+
+
+def _reset(device: Device, report: Report) -> None:
+    reset_counters(device.layout, device.durable, RESET)
+    report()
+
+
 def _collect(device: Device, report: Report) -> None:
     collect(device, now_s=8 * 86400.0)
 
@@ -136,6 +148,8 @@ def scenarios() -> list[Scenario]:
     first = {**common, "kept": (), "proven": ()}
     every = (OLD, NEW, OTHER)
     three = {**proven, "known": every, "kept": (OLD, OTHER), "pushed_again": OTHER}
+    astray = after(pushed(OLD), pushed(NEW), _led_astray)
+    back = {**proven, "known": (OLD, NEW, BACK), "kept": (NEW,), "pushed_again": BACK}
     return [
         Scenario("push, healthy", old, _push(NEW, is_healthy=True), ends_on=NEW.name, **common),
         Scenario("push, unhealthy", old, _push(NEW, is_healthy=False), ends_on=OLD.name, **failing),
@@ -150,6 +164,8 @@ def scenarios() -> list[Scenario]:
         Scenario("recovery, never switched", after(pushed(OLD), _armed), _recover, ends_on=OLD.name, **common),
         Scenario("recovery, state lost", damaged(both, state), _recover, ends_on=NEW.name, is_sound=False, **proven),
         Scenario("recovery, current lost", _without_plan(both), _recover, ends_on=OLD.name, is_sound=False, **common),
+        Scenario("downgrade, used once", both, _push(BACK, is_healthy=True), ends_on=BACK.name, **back),
+        Scenario("reset", astray, _reset, ends_on=NEW.name, **proven),
         Scenario(
             "push, killed at each step before",
             old,

@@ -12,7 +12,7 @@ from edge.cli.fleet import targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
 
 if TYPE_CHECKING:
-    from edge.wire.status import HealthReport, StatusAnswer
+    from edge.wire.status import HealthReport, KeptReport, StatusAnswer
 
 __all__ = ["status"]
 
@@ -21,33 +21,46 @@ __all__ = ["status"]
     epilog="""\b
 Examples:
   edge-deploy status gate-01
+  edge-deploy status all --table
   edge-deploy status site=north --json"""
 )
 @targets_argument
 @targets_option
+@click.option("--table", "as_table", is_flag=True, help="One row for each device.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
-def status(words: tuple[str, ...], targets_path: Path | None, as_json: bool) -> int:
-    """Show what devices run: release, phase, streams, how the last switch ended, and what is kept to go back to."""
+def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, as_json: bool) -> int:
+    """Show what devices run and take: release, signer, phase, streams, how the last switch ended, what is kept to go
+    back to, channels, counters, the age of the revocation list, and when this machine last heard of each device.
+    """
     from edge.cli.answers import show_answers
     from edge.cli.fleet import ask, choose
+    from edge.cli.status_table import show_table
     from edge.deploy.fleet.ask import Asked
+    from edge.deploy.fleet.seen import last_seen, note_seen
     from edge.wire.ending import Nothing
     from edge.wire.verbs import STATUS
 
     chosen = choose(words, targets_path)
     asked = Asked(STATUS, Nothing())
     result = ask(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
-    show_answers(result, asked.answers, as_json=as_json, lines_of=_lines)
+    note_seen(chosen.targets, result.outcomes)
+    seen = {target.name: last_seen(target) for target in chosen.targets}
+    if as_table and not as_json:
+        show_table(result, asked.answers, seen)
+    else:
+        show_answers(result, asked.answers, as_json=as_json, lines_of=_lines, seen=seen)
     return result.exit_code
 
 
 def _lines(answer: StatusAnswer) -> Iterator[str]:
     yield from _state(answer)
+    yield from _takes(answer)
     yield from _health(answer.health)
     for kept in answer.releases:
         ready = "" if kept.is_ready else ", not built"
-        yield f"kept      {kept.release} ({kept.pipeline}, sequence {kept.sequence}{ready})"
+        doubt = f", {kept.distrust}" if kept.distrust else ""
+        yield f"kept      {kept.release} ({kept.pipeline}, sequence {kept.sequence}{ready}{doubt})"
     for name, bad in answer.bad.items():
         yield f"failed    {name} at {bad.at}: {bad.reason}"
     if answer.lock is not None:
@@ -65,12 +78,34 @@ def _state(answer: StatusAnswer) -> Iterator[str]:
     waits = ", waits to be confirmed" if state.confirm else ""
     yield f"release   {answer.current or 'none'}"
     for kept in answer.releases:
-        if kept.release == answer.current and kept.engine:
-            yield f"engine    {kept.engine}"
+        if kept.release == answer.current:
+            yield from _current(kept)
     yield f"phase     {state.phase}{on_trial}{waits}"
     if state.last is not None:
         why = f": {state.last.reason}" if state.last.reason else ""
         yield f"last      {state.last.release} {state.last.result} at {state.last.at}{why}"
+
+
+def _current(kept: KeptReport) -> Iterator[str]:
+    if kept.distrust:
+        yield f"signer    {kept.signer or 'nobody'}, not trusted any more: {kept.distrust}; push a release that is"
+    elif kept.signer:
+        yield f"signer    {kept.signer}"
+    if kept.engine:
+        yield f"engine    {kept.engine}"
+
+
+def _takes(answer: StatusAnswer) -> Iterator[str]:
+    """What it takes; an agent of an earlier version does not say."""
+    from edge.cli.status_table import age_of, counters_of
+    from edge.wire.ending import Problem
+
+    takes = answer.takes
+    if isinstance(takes, Problem):
+        yield f"takes     {takes.code}: {takes.problem}"
+    elif takes is not None:
+        yield f"takes     {', '.join(takes.channels) or 'any channel'}; counted {counters_of(takes)}"
+        yield f"revoked   {age_of(takes.revocation_list)}"
 
 
 def _health(health: HealthReport | None) -> Iterator[str]:

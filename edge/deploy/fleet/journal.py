@@ -17,7 +17,7 @@ from edge.deploy.push.event import now
 from edge.deploy.push.outcome import Outcome
 from edge.errors import DeployError
 
-__all__ = ["Journal", "journal_path"]
+__all__ = ["Journal", "journal_path", "state_folder"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -31,9 +31,14 @@ def journal_path(release: str, channel: str) -> Path:
     for name in (release, channel):
         if _NAME.fullmatch(name) is None:
             raise ValueError(f"{name!r} is no name of a release or a channel")
+    return state_folder() / "rollouts" / f"{release}-{channel}.jsonl"
+
+
+def state_folder() -> Path:
+    """Return where this workstation remembers what it did: below $XDG_STATE_HOME, else ~/.local/state."""
     given = Path(os.environ.get("XDG_STATE_HOME", ""))
     state = given if given.is_absolute() else Path.home() / ".local" / "state"
-    return state / "edge-deploy" / "rollouts" / f"{release}-{channel}.jsonl"
+    return state / "edge-deploy"
 
 
 class Journal(AbstractContextManager["Journal"]):

@@ -9,8 +9,10 @@ import time
 
 import pytest
 
+from edge.device.counters import Counters, raise_counters
 from edge.device.state import Phase
 from tests.support.link_proxy import LinkProxy
+from tests.support.manifests import revocation, ssh_key
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.integration
@@ -115,6 +117,45 @@ def test_what_goes_wrong_is_told_in_one_line_with_its_exit_code(device, run, tmp
     assert nowhere.returncode == 2
     missing = run("push", tmp_path, "gate-01")
     assert missing.returncode == 2
+
+
+def test_status_says_what_a_device_takes_who_signed_what_it_runs_and_when_it_was_seen(device, run, start):
+    bundle = device.bundle()
+    device.push(bundle)
+    revocation(device.layout.revoked_keys, ssh_key(device.directory, "lost"))
+
+    lines = run("status", "gate-01").stdout.splitlines()
+    assert "signer    ops" in lines
+    assert "takes     stable; counted stable 1" in lines
+    assert any(line.startswith("revoked   20") and "today" in line for line in lines)
+
+    head, row = run("status", "gate-01", "--table").stdout.splitlines()
+    assert head.split()[:5] == ["TARGET", "RELEASE", "SIGNER", "CHANNELS", "COUNTED"]
+    assert row.split()[:6] == ["gate-01", bundle.manifest.release, "ops", "stable", "stable", "1"]
+
+    told = json.loads(run("status", "gate-01", "--json").stdout)["gate-01"]
+    assert told["takes"]["sequences"] == {"stable": 1}
+    assert told["takes"]["revocation_list"]["age_s"] >= 0
+    away = start("status", "gate-01", "--json", port=1).communicate(timeout=60)[0]
+    assert json.loads(away)["gate-01"]["seen_at"] == told["seen_at"]
+
+    revocation(device.layout.revoked_keys, device.key)
+    assert "not trusted any more: verify.signature.revoked" in run("status", "gate-01").stdout
+
+
+def test_a_reset_is_signed_for_one_device_and_applied_once_also_by_somebody_else(device, run, tmp_path):
+    raise_counters(device.layout, device.device.durable, Counters(sequences={"stable": 2**53}))
+
+    written = run("reset", "gate-01", "--key", device.key, "--sequence", "stable=1", "-o", tmp_path / "a.reset")
+    assert written.returncode == 0, written.stderr
+    assert run("push", device.bundle().path, "gate-01").returncode == 4
+    applied = run("reset", "gate-01", "--apply", tmp_path / "a.reset", "--json")
+    assert applied.returncode == 0, applied.stderr
+    assert json.loads(applied.stdout) == {"target": "gate-01", "sequences": {"stable": 1}, "signer": "ops"}
+    assert run("push", device.bundle().path, "gate-01").returncode == 0
+
+    again = run("reset", "gate-01", "--apply", tmp_path / "a.reset")
+    assert (again.returncode, "verify.reset.used" in again.stderr) == (4, True)
 
 
 def test_a_rollback_ends_a_trial_that_goes_on(device, run):

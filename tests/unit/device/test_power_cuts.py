@@ -20,7 +20,7 @@ MEMORY: dict = {}
 MUTANT_MEMORY: dict = {}
 
 # Minutes long, and nothing that the others do not have; `python -m tests.reliability` runs them all.
-LONG = {"push, unhealthy", "first push, healthy", "first push, unhealthy", *AGENT_SCENARIOS[:3]}
+LONG = {"push, unhealthy", "first push, healthy", "first push, unhealthy", *AGENT_SCENARIOS[:3], AGENT_SCENARIOS[4]}
 # Where something was killed before, the syncs of what is repeated are those of a scenario of its own.
 ALONE = [name for name in EVERY if "killed at each step" not in name]
 QUICK_MUTANTS = [name for name in ALONE if name not in LONG or os.environ.get("EDGE_LONG_TESTS")]

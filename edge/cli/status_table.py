@@ -1,0 +1,62 @@
+"""What devices run and take, one row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from edge.cli.border import tell
+from edge.cli.fleet_rows import printable
+
+if TYPE_CHECKING:
+    from edge.deploy.fleet.rollout import FleetResult
+    from edge.deploy.push.outcome import Outcome
+    from edge.wire.status import FileReport, StatusAnswer, TakesReport
+
+__all__ = ["age_of", "counters_of", "show_table"]
+
+_HEAD = ("TARGET", "RELEASE", "SIGNER", "CHANNELS", "COUNTED", "REVOCATION LIST", "SEEN")
+_DAY_S = 86_400
+
+
+def show_table(result: FleetResult, answers: Mapping[str, StatusAnswer], seen: Mapping[str, str | None]) -> None:
+    """Print a row for each target on stdout, and on stderr why some say nothing; `seen` is when each answered last."""
+    rows = [_HEAD, *(_row(one, answers.get(one.target), seen[one.target]) for one in result.outcomes)]
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for one in result.outcomes:
+        if not one.is_done:
+            tell(printable(f"{one.target}: {one.problem}" + (f"; {one.hint}" if one.hint else "")))
+
+
+def counters_of(takes: TakesReport) -> str:
+    """Return the highest sequence of each channel, in words."""
+    return ", ".join(f"{channel} {count}" for channel, count in sorted(takes.sequences.items())) or "nothing"
+
+
+def age_of(file: FileReport | None) -> str:
+    """Return how old a list is, in words; None: there is none."""
+    if file is None:
+        return "no list"
+    days = file.age_s // _DAY_S
+    return f"{file.at} ({'today' if days == 0 else f'{days} days ago' if days > 1 else 'yesterday'})"
+
+
+def _row(one: Outcome, answer: StatusAnswer | None, seen_at: str | None) -> tuple[str, ...]:
+    from edge.wire.status import TakesReport
+
+    if answer is None:
+        return (one.target, one.result, "-", "-", "-", "-", seen_at or "never")
+    signer = next((kept for kept in answer.releases if kept.release == answer.current), None)
+    takes = answer.takes if isinstance(answer.takes, TakesReport) else None
+    said = (
+        answer.current or "none",
+        "-" if signer is None else signer.distrust or signer.signer or "-",
+        "-" if takes is None else ", ".join(takes.channels) or "any",
+        "-" if takes is None else counters_of(takes),
+        "-" if takes is None else age_of(takes.revocation_list),
+    )
+    return (one.target, *(printable(cell) for cell in said), seen_at or "never")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge.model.graph import graph_from_bytes, load_graph
-from edge.model.qdq import insert_qdq, quantizable_tensors
+from edge.model.qdq import insert_qdq, quantizable_tensors, with_float_arithmetic
 from tests.support import models
 from tests.support.models import Net
 from tests.support.qdq import all_tensors, minmax, pictures, run
@@ -67,6 +67,17 @@ def test_where_every_value_is_a_level_int8_equals_float_to_the_bit(tmp_path, sit
 
     assert len(result.centres) == 1
     np.testing.assert_array_equal(run(result.model, FEED)["output0"], exact)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_so_it_does_where_int8_is_computed_in_float(tmp_path, form):
+    """For a CPU without VNNI: levels by Div, Round and Clip, around zero points or not."""
+    path = tmp_path / "m.onnx"
+    exact = output_of(path, {"pads": [1, 1, 1, 1]})
+
+    model = with_float_arithmetic(graph_from_bytes(quantize(path, **FORMS[form]).model, "int8"))
+
+    np.testing.assert_array_equal(run(model, FEED)["output0"], exact)
 
 
 def test_without_the_word_a_padded_convolution_reads_what_it_read_before(tmp_path):

@@ -34,7 +34,7 @@ def main() -> int:
     print("\n".join(changes) if changes else "nothing newer")
     if changes and not is_check:
         made_at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        _PATH.write_text(_text(Lock(made_at=made_at, environments=chosen)), encoding="utf-8")
+        _PATH.write_text(text_of(Lock(made_at=made_at, environments=chosen)), encoding="utf-8")
     return 1 if changes and is_check else 0
 
 
@@ -60,7 +60,7 @@ def _changes(environment: Environment, before: Lock, now: tuple[LockedWheel, ...
     return lines
 
 
-def _text(lock: Lock) -> str:
+def text_of(lock: Lock) -> str:
     """Return one wheel per line, so that a diff can be read."""
     parts = []
     for environment, wheels in lock.environments.items():

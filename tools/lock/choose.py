@@ -19,7 +19,7 @@ from edge.deploy.provision.lock import Environment, LockedWheel, Use
 from edge.deploy.provision.requirements import Needs, Package, needs_of, plain_name
 from tools.pycuda.recipe import PYCUDA, PYCUDA_NEEDS
 
-__all__ = ["LockError", "choose", "newest_pip"]
+__all__ = ["LockError", "choose", "license_of", "locked_from", "newest_pip", "supplier_of"]
 
 _GLIBC_MINOR = 35  # JetPack 6's, which is the oldest
 _ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ def choose(environment: Environment, pip: Path) -> tuple[LockedWheel, ...]:
             raise LockError(f"no wheels go together: {', '.join(whole.unmet)}")
         wanted += whole.unmet
     names = sorted(whole.edges.keys() - {_OURS, _PYCUDA})
-    return tuple(_locked(name, items[name], whole.edges[name], _use(name, serving)) for name in names)
+    return tuple(locked_from(name, items[name], whole.edges[name], _use(name, serving)) for name in names)
 
 
 def _use(name: str, serving: Needs) -> Use:
@@ -116,7 +116,12 @@ def _package(item: Mapping[str, Any]) -> Package:
     return Package(version=metadata["version"], requires=tuple(metadata.get("requires_dist", ())))
 
 
-def _locked(name: str, item: Mapping[str, Any], requires: Sequence[str], use: Use) -> LockedWheel:
+def locked_from(name: str, item: Mapping[str, Any], requires: Sequence[str], use: Use) -> LockedWheel:
+    """Return an entry of the lock from an item of pip's report.
+
+    Raises:
+        LockError: if the index states no SHA-256, or the wheel did not come over TLS.
+    """
     metadata, url = item["metadata"], item["download_info"]["url"]
     sha256 = item["download_info"]["archive_info"].get("hashes", {}).get("sha256")
     if sha256 is None or not url.startswith("https://"):
@@ -128,12 +133,13 @@ def _locked(name: str, item: Mapping[str, Any], requires: Sequence[str], use: Us
         sha256=sha256,
         use=use,
         requires=tuple(sorted(requires)),
-        supplier=_supplier(metadata),
-        license=_license(metadata),
+        supplier=supplier_of(metadata),
+        license=license_of(metadata),
     )
 
 
-def _supplier(metadata: Mapping[str, Any]) -> str | None:
+def supplier_of(metadata: Mapping[str, Any]) -> str | None:
+    """Return author or maintainer as the package states; None: it does not."""
     for role in ("author", "maintainer"):
         if metadata.get(role):
             return str(metadata[role])
@@ -143,7 +149,8 @@ def _supplier(metadata: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _license(metadata: Mapping[str, Any]) -> str | None:
+def license_of(metadata: Mapping[str, Any]) -> str | None:
+    """Return the license as the package states, in a few words; None: it does not."""
     for stated in (metadata.get("license_expression"), metadata.get("license")):
         if stated and "\n" not in stated and len(stated) <= _MAX_LICENSE:
             return str(stated)

@@ -227,6 +227,7 @@ def _wanted(
 def _show(result: FleetResult) -> None:
     """Write the changes, once for all targets that have the same, and what was in the way in full."""
     from edge.cli.border import tell
+    from edge.untrusted import cleaned
 
     same: dict[tuple[str, ...], list[str]] = {}
     for outcome in result.outcomes:
@@ -236,15 +237,10 @@ def _show(result: FleetResult) -> None:
             continue
         conflicts = outcome.evidence.get("conflicts")
         for problem in conflicts if isinstance(conflicts, list) else [outcome.problem]:
-            tell(f"error: {outcome.target}: {outcome.code}: {_clean(problem)}")
+            tell(f"error: {outcome.target}: {outcome.code}: {cleaned(str(problem))}")
     for changes, names in same.items():
         if changes:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             click.echo(f"{names[0]}{more}:")
             for change in changes:
-                click.echo(f"  {_clean(change)}")
-
-
-def _clean(text: object) -> str:
-    """Return what a device said as one line that cannot move the cursor or colour the terminal."""
-    return "".join(character if character.isprintable() else "?" for character in str(text))
+                click.echo(f"  {cleaned(str(change))}")

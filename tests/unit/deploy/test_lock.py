@@ -13,6 +13,8 @@ from packaging.version import Version
 from edge.deploy.provision.lock import ENVIRONMENTS, read_lock
 from edge.deploy.provision.requirements import Package, needs_of
 from edge.errors import DeployError
+from tools.lock.__main__ import text_of
+from tools.lock.choose import LockError, license_of, locked_from, supplier_of
 from tools.pycuda.recipe import PYCUDA, PYCUDA_NEEDS
 
 ROOT = Path(__file__).parents[3]
@@ -107,3 +109,34 @@ def test_a_lock_that_is_not_as_it_has_to_be_is_refused(change):
     with pytest.raises(DeployError, match="the lock of wheels cannot be used") as caught:
         read_lock(json.dumps(values).encode())
     assert caught.value.code == "request.wheels"
+
+
+def test_the_file_is_as_make_lock_writes_it():
+    assert text_of(LOCK) == (ROOT / "edge/deploy/provision/lock.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "supplier", "license_text"),
+    [
+        ({"author": "Ana", "author_email": "ana@site", "license_expression": "MIT"}, "Ana", "MIT"),
+        ({"author_email": '"Team, The" <team@site>', "license": "BSD"}, "Team, The", "BSD"),
+        ({"maintainer_email": "mina@site", "license": "text\nof many lines"}, "mina@site", None),
+        ({"classifier": ["License :: OSI Approved :: Apache Software License"]}, None, "Apache Software License"),
+        ({}, None, None),
+    ],
+)
+def test_supplier_and_license_are_what_the_package_states(metadata, supplier, license_text):
+    assert (supplier_of(metadata), license_of(metadata)) == (supplier, license_text)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"url": "file:///opt/a-1.0-py3-none-any.whl", "archive_info": {"hashes": {"sha256": "a" * 64}}},
+        {"url": "https://index/a-1.0-py3-none-any.whl", "archive_info": {}},
+        {"url": "https://index/a-1.0-py3-none-any.whl", "archive_info": {"hashes": {"md5": "a" * 32}}},
+    ],
+)
+def test_a_wheel_of_a_folder_or_without_a_sha256_is_not_locked(info):
+    with pytest.raises(LockError, match="a: the index states no SHA-256, or is not asked over TLS"):
+        locked_from("a", {"metadata": {"version": "1.0"}, "download_info": info}, (), "serve")

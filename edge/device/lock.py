@@ -1,4 +1,4 @@
-"""The two locks of a device: one for a whole push, one for the moment in which the switch moves."""
+"""The locks of a device: for a whole push, for the moment in which the switch moves, and for a build."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -16,11 +17,12 @@ from edge.device.layout import Layout
 from edge.errors import DeployError
 from edge.reading import json_object
 
-__all__ = ["PushLock", "state_lock"]
+__all__ = ["PushLock", "engines_lock", "state_lock"]
 
 _STATE_DEADLINE_S = 10.0
 _PROBE_S = 0.1  # `holder` has the lock for a moment, which is nobody's push
 _RETRY_S = 0.02
+_BUILD_RETRY_S = 0.2
 
 
 class PushLock:
@@ -67,6 +69,26 @@ def state_lock(layout: Layout, *, deadline_s: float = _STATE_DEADLINE_S) -> Iter
                 hint="look for a process that hangs: fuser -v on that file",
             )
         yield
+
+
+@contextlib.contextmanager
+def engines_lock(layout: Layout, *, within_s: float, stop: threading.Event) -> Iterator[bool]:
+    """Wait for the right to build engines, and hold it within the block; give whether it came in time, before `stop`.
+
+    Two builds of one engine would write into one folder, and any two would time each other. The lock is that of the
+    folder of engines, which is there: nobody needs to be allowed to make one.
+    """
+    try:
+        descriptor = os.open(layout.engines, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise disk_error(error) from error
+    try:
+        ends_at_s = time.monotonic() + within_s
+        while not (is_taken := _taken(descriptor)) and time.monotonic() < ends_at_s and not stop.wait(_BUILD_RETRY_S):
+            pass
+        yield is_taken
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from edge.reading import json_object, read_file
 from edge.runtime.build_progress import PROGRESS, read_progress
 from edge.runtime.engine_worker import DONE, ERROR, Job
 
-__all__ = ["read_json", "run_worker"]
+__all__ = ["read_json", "run_worker", "stopped"]
 
 _POLL_S = 0.1
 _TOLD_BYTES = 4096
@@ -59,7 +59,7 @@ def run_worker(
             _end(process)
         said = _tail(told)
     if stop.is_set():  # systemd tells the worker, too, which may end first
-        raise _stopped()
+        raise stopped()
     if process.returncode == 0:
         return read_json(folder / DONE)
     if (folder / ERROR).is_file():
@@ -93,7 +93,7 @@ def _await(process: subprocess.Popen[bytes], deadline_s: float, stop: threading.
     while process.poll() is None:
         teller.tell()
         if stop.wait(_POLL_S):
-            raise _stopped()
+            raise stopped()
         if time.monotonic() > ends_at_s:
             raise DeployError(
                 "build.timeout",
@@ -102,7 +102,8 @@ def _await(process: subprocess.Popen[bytes], deadline_s: float, stop: threading.
             )
 
 
-def _stopped() -> DeployError:
+def stopped() -> DeployError:
+    """Return the error of a build that was told to stop."""
     return DeployError("build.stopped", "the build was told to stop; nothing was changed", hint="push it again")
 
 

@@ -29,12 +29,13 @@ from edge.device.engine_record import (
     read_plan,
     read_record,
 )
+from edge.device.lock import engines_lock
 from edge.device.releases import MANIFEST
 from edge.engine.pipeline_model import read_model
 from edge.engine.section import choose_engine
 from edge.errors import DeployError, EdgeError, EngineError
 from edge.reading import json_object, read_file
-from edge.runtime.build_process import read_json, run_worker
+from edge.runtime.build_process import read_json, run_worker, stopped
 from edge.runtime.build_progress import PROGRESS, write_progress
 from edge.runtime.engine_inputs import engine_inputs
 from edge.runtime.engine_worker import DONE, ERROR, Job, KeptPlan
@@ -121,11 +122,12 @@ def build_for_pipeline(builder: Builder, path: Path) -> Built:
 def _build(builder: Builder, pipeline: Pipeline, *, proof: Path | None, proof_id: str) -> Built:
     started_s = time.monotonic()
     inputs, device = _typed_inputs(pipeline, proof_id), builder.device
-    is_reused = _reuse(builder, pipeline, inputs, proof=proof, proof_id=proof_id)
-    if not is_reused:
-        with _folder(device, inputs.key) as folder:
-            _make(builder, pipeline, inputs, folder, proof=proof, proof_id=proof_id)
-            device.engines.admit(inputs.key, folder)
+    with _alone(builder):
+        is_reused = _reuse(builder, pipeline, inputs, proof=proof, proof_id=proof_id)
+        if not is_reused:
+            with _folder(device, inputs.key) as folder:
+                _make(builder, pipeline, inputs, folder, proof=proof, proof_id=proof_id)
+                device.engines.admit(inputs.key, folder)
     return Built(
         key=inputs.key,
         record=read_record(device.engines, inputs.key),
@@ -133,6 +135,23 @@ def _build(builder: Builder, pipeline: Pipeline, *, proof: Path | None, proof_id
         golden=(_golden_of(device, inputs.key) or {}) if proof is not None else {},
         is_reused=is_reused,
     )
+
+
+@contextmanager
+def _alone(builder: Builder) -> Iterator[None]:
+    """Wait for the build that runs, if one does: it may be of this engine, and then there is nothing left to do."""
+    layout = builder.device.layout
+    builder.device.durable.make_dirs(layout.engines)
+    with engines_lock(layout, within_s=builder.deadline_s, stop=builder.stop) as is_taken:
+        if not is_taken and builder.stop.is_set():
+            raise stopped()
+        if not is_taken:
+            raise DeployError(
+                "build.timeout",
+                f"another build has not ended within {builder.deadline_s:g} s",
+                hint=f"look for it: fuser -v {layout.engines}",
+            )
+        yield
 
 
 def _reuse(builder: Builder, pipeline: Pipeline, inputs: EngineInputs, *, proof: Path | None, proof_id: str) -> bool:

@@ -1,0 +1,126 @@
+"""Builds of one engine that meet: two at once, and one that was killed on its last step."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from edge.device.engine_record import read_record
+from edge.errors import DeployError
+from edge.runtime.engine_build import Builder, build_for_release
+from edge.runtime.soundness import problem_of
+from tests.support.deployable import deployable
+from tests.support.device_releases import make_device
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+
+# A worker that says that it has begun, and begins when it is told to.
+GATED = (
+    "import sys, time\n"
+    "from pathlib import Path\n"
+    "from edge.runtime.engine_worker import main\n"
+    "Path({begun!r}).touch()\n"
+    "while not Path({go!r}).exists():\n"
+    "    time.sleep(0.01)\n"
+    "sys.exit(main(sys.argv[1]))"
+)
+
+
+@pytest.fixture
+def device(tmp_path):
+    return make_device(tmp_path / "root")
+
+
+@pytest.fixture
+def release(device, tmp_path):
+    return deployable(device, tmp_path / "source")
+
+
+def builder(device, worker=None, *, deadline_s=120.0, stop=None):
+    more = {} if worker is None else {"worker": (sys.executable, "-c", worker)}
+    return Builder(device=device, deadline_s=deadline_s, stop=stop or threading.Event(), **more)
+
+
+def engine_folders(device):
+    return sorted(os.listdir(device.layout.engines)) if device.layout.engines.exists() else []
+
+
+def test_two_builds_of_one_engine_at_once_make_it_once(device, release, tmp_path):
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(build_for_release, builder(device, GATED.format(begun=str(begun), go=str(go))), release)
+        wait_until(begun.exists, what="the first build has begun", timeout_s=60)
+        second = pool.submit(build_for_release, builder(device), release)
+        with pytest.raises(TimeoutError):
+            second.result(timeout=3)
+        go.touch()
+        built = [first.result(timeout=120), second.result(timeout=120)]
+
+    assert [one.is_reused for one in built] == [False, True]
+    assert built[0].key == built[1].key
+    assert engine_folders(device) == [built[0].key]
+    assert problem_of(device, release) is None
+
+
+@pytest.mark.parametrize("ends", ["deadline", "stop"])
+def test_a_build_that_waits_for_another_one_ends_at_its_deadline_and_when_it_is_told_to(
+    device, release, tmp_path, ends
+):
+    begun, go, stop = tmp_path / "begun", tmp_path / "go", threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(build_for_release, builder(device, GATED.format(begun=str(begun), go=str(go))), release)
+        wait_until(begun.exists, what="the first build has begun", timeout_s=60)
+        if ends == "stop":
+            stop.set()
+        with pytest.raises(DeployError) as caught:
+            build_for_release(builder(device, deadline_s=0.5, stop=stop), release)
+        go.touch()
+        assert not first.result(timeout=120).is_reused
+
+    assert caught.value.code == {"deadline": "build.timeout", "stop": "build.stopped"}[ends]
+    assert problem_of(device, release) is None
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from edge.device.device import Device
+from edge.device.layout import Layout
+from edge.device.files import RealFiles
+from edge.runtime.engine_build import Builder, build_for_release
+import threading
+
+def die(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+RealFiles.{call} = die
+build_for_release(Builder(device=Device(Layout(Path(sys.argv[1]))), deadline_s=60, stop=threading.Event()), sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("call", ["rename", "symlink"])
+def test_a_builder_that_is_killed_on_its_last_step_leaves_nothing_that_counts_and_the_next_one_builds(
+    device, release, call
+):
+    ran = subprocess.run(
+        [sys.executable, "-c", KILLED.format(call=call), str(device.layout.root), release], check=False, timeout=120
+    )
+
+    assert ran.returncode == -signal.SIGKILL
+    assert device.releases.engine_key(release) is None
+    assert problem_of(device, release).code == "device.engine.missing"
+    left = engine_folders(device)
+    assert len(left) == 1
+    assert left[0].startswith(".") == (call == "rename")
+
+    built = build_for_release(builder(device), release)
+
+    assert built.is_reused == (call == "symlink")  # that one was whole, and proven
+    assert engine_folders(device) == [built.key]
+    assert read_record(device.engines, built.key).plan_bytes > 0
+    assert problem_of(device, release) is None

@@ -68,27 +68,33 @@ def choose_precision(
     if fallback is None or asked is not Precision.INT8:
         return Made(candidate=_passed(first, labels), report=first.plan.report)
     other, absent = _first_of(fallback, make)
+    lacks = f"; not here: {absent}" if absent else ""
     if other is None:
         if first.failures:
             raise _refusal(first, labels, f"; nothing to fall back to: {absent}")
-        return _told(first, {"asked": asked.value, "taken": None, "absent": absent})
+        reason = f"no fallback to hold {asked.value} against{lacks}"
+        return _told(first, {"asked": asked.value, "taken": None, "absent": absent, "reason": reason})
     told: dict[str, Any] = {"asked": asked.value, "other": other.precision.value}
     if absent:
         told["absent"] = absent
     if first.failures:
-        told["reason"] = f"{asked.value} does not find what the float model finds: {'; '.join(first.failures)}"
+        told["reason"] = f"{_misses(first)}{lacks}"
         told["golden"] = None if first.score is None else first.score.as_json(labels)
     else:
         timed = race(first.engine, other.engine, () if gate is None else gate.canvases)
         told |= _times(timed, asked, other.precision)
-        if timed.is_asked_faster or other.failures:
+        if timed.is_asked_faster:
             return _told(first, {**told, "taken": None})
         told["reason"] = (
             f"{asked.value} is not faster here: {timed.asked_ms:g} ms for a batch, {other.precision.value} "
-            f"{timed.other_ms:g} ms"
+            f"{timed.other_ms:g} ms{lacks}"
         )
+        if other.failures:
+            return _told(first, {**told, "taken": None, "reason": f"{told['reason']}, but {_misses(other)}"})
     _log.warning("fallback taken precision=%s reason=%s", other.precision.value, told["reason"])
-    return _told(_passed(other, labels), {**told, "taken": other.precision.value})
+    if other.failures:
+        raise _neither(first, other, labels)
+    return _told(other, {**told, "taken": other.precision.value})
 
 
 def _first_of(fallback: Precision, make: Callable[[Precision], Candidate]) -> tuple[Candidate | None, str]:
@@ -119,6 +125,20 @@ def _passed(candidate: Candidate, labels: tuple[str, ...]) -> Candidate:
     if candidate.failures:
         raise _refusal(candidate, labels, "")
     return candidate
+
+
+def _misses(candidate: Candidate) -> str:
+    return f"{candidate.precision.value} does not find what the float model finds: {'; '.join(candidate.failures)}"
+
+
+def _neither(first: Candidate, other: Candidate, labels: tuple[str, ...]) -> DeployError:
+    both = f"; nor does {first.precision.value}: {'; '.join(first.failures)}"
+    refusal = _refusal(other, labels, both)
+    hint = (
+        f"the release before goes on serving; {other.precision.value} fails, too, so calibrating again does not help: "
+        "see edge-runtime doctor"
+    )
+    return DeployError(refusal.code, refusal.problem, hint=hint, evidence=refusal.evidence)
 
 
 def _refusal(candidate: Candidate, labels: tuple[str, ...], more: str) -> DeployError:

@@ -1,10 +1,12 @@
 """Which precision a device gets: the gate and a race decide, and the report says why."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
 
+from edge.device.engine_record import EngineInputs, EngineRecord
 from edge.engine.kind import Plan
 from edge.errors import DeployError, EngineError, ModelError
 from edge.evaluate.golden import GoldenScore
@@ -123,9 +125,73 @@ def test_int8_that_is_not_faster_stays_if_the_fallback_fails_the_gate():
     assert made.report["fallback"]["taken"] is None
 
 
-def test_where_neither_passes_the_fallback_s_numbers_are_told():
-    with pytest.raises(DeployError, match=r"the fp16 engine built here does not find .*: fp16 misses"):
+def test_where_neither_passes_the_numbers_of_both_are_told_and_no_fallback_is_advised():
+    with pytest.raises(DeployError) as caught:
         choose(Maker(int8=(FAST, score("int8 misses")), fp16=(FAST, score("fp16 misses"))))
+
+    assert caught.value.code == "smoke.accuracy"
+    assert caught.value.problem == (
+        "the fp16 engine built here does not find what the float model finds: fp16 misses; nor does int8: int8 misses"
+    )
+    assert caught.value.hint == (
+        "the release before goes on serving; fp16 fails, too, so calibrating again does not help: "
+        "see edge-runtime doctor"
+    )
+
+
+def line_of(made):
+    inputs = EngineInputs(
+        onnx_sha256="0" * 64,
+        calibration_sha256="1" * 64,
+        kind="tensorrt",
+        precision="int8",
+        max_batch=2,
+        input_size=(96, 96),
+        preprocess_sha256="2" * 64,
+        fallback="fp16",
+    )
+    precision, report = made.candidate.precision.value, made.report
+    line = EngineRecord(
+        inputs=inputs, plan_sha256="3" * 64, plan_bytes=1, seconds=1.0, precision=precision, report=report
+    ).line
+    return re.sub(r"[0-9.]+ ms", "N ms", line)
+
+
+NO_FP16 = EngineError("precision fp16: this CPU computes FP32, INT8")
+WORDS = {
+    "int8 passes and is faster": (
+        {"int8": (FAST, score()), "fp16": (SLOW, score())},
+        "tensorrt int8, of a test",
+    ),
+    "int8 fails its gate": (
+        {"int8": (FAST, score("9 of 10")), "fp16": (SLOW, score())},
+        "tensorrt fp16 instead of int8, of a test: int8 does not find what the float model finds: 9 of 10",
+    ),
+    "int8 is slower": (
+        {"int8": (SLOW, score()), "fp16": (FAST, score())},
+        "tensorrt fp16 instead of int8, of a test: int8 is not faster here: N ms for a batch, fp16 N ms",
+    ),
+    "int8 is slower, but fp16 fails its gate": (
+        {"int8": (SLOW, score()), "fp16": (FAST, score("too much"))},
+        "tensorrt int8, of a test: int8 is not faster here: N ms for a batch, fp16 N ms, but fp16 does not find what "
+        "the float model finds: too much",
+    ),
+    "int8 fails, and there is no fp16": (
+        {"int8": (FAST, score("9 of 10")), "fp16": NO_FP16, "fp32": (SLOW, score())},
+        "tensorrt fp32 instead of int8, of a test: int8 does not find what the float model finds: 9 of 10; not here: "
+        "precision fp16: this CPU computes FP32, INT8",
+    ),
+    "int8 passes, and there is nothing else": (
+        {"int8": (FAST, score()), "fp16": NO_FP16, "fp32": EngineError("no memory")},
+        "tensorrt int8, of a test: no fallback to hold int8 against; not here: precision fp16: this CPU computes FP32, "
+        "INT8; no memory",
+    ),
+}
+
+
+@pytest.mark.parametrize(("known", "told"), WORDS.values(), ids=WORDS)
+def test_what_a_person_is_told_of_the_choice(known, told):
+    assert line_of(choose(Maker(**known))) == told
 
 
 ABSENT = EngineError("precision fp16: this CPU computes FP32, INT8")

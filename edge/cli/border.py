@@ -13,7 +13,7 @@ import click
 
 from edge.errors import ConfigError, DeployError, EdgeError, MissingDependencyError, ModelError
 
-__all__ = ["INTERRUPTED", "run_command", "tell"]
+__all__ = ["INTERRUPTED", "exit_code_of", "run_command", "tell"]
 
 _INTERNAL_ERROR = 1
 _USAGE_ERROR = 2
@@ -23,7 +23,7 @@ INTERRUPTED = 130
 
 def run_command(command: click.Command, *, is_service: bool = False) -> NoReturn:
     """Run `command` and end the process with its exit code; a traceback is only shown with `-v`."""
-    code = _exit_code_of(command, is_service=is_service)
+    code = exit_code_of(command, is_service=is_service)
     media = sys.modules.get("edge.media.stuck")  # only a command that has read streams has loaded it
     if media is not None and media.has_stuck_threads():
         # A thread that never came back from a decoder would crash the interpreter while it is taken down.
@@ -32,7 +32,8 @@ def run_command(command: click.Command, *, is_service: bool = False) -> NoReturn
     sys.exit(code)
 
 
-def _exit_code_of(command: click.Command, *, is_service: bool) -> int:
+def exit_code_of(command: click.Command, *, is_service: bool) -> int:
+    """Run `command` and return its exit code, with every error told."""
     try:
         code = command.main(standalone_mode=False)
         return code if isinstance(code, int) else 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from edge.deploy.push.event import BEGIN, PROGRESS, UPLOAD, Event
+from edge.untrusted import cleaned
 
 __all__ = ["Row", "Rows", "printable", "size_text"]
 
@@ -113,9 +114,8 @@ class Rows:
 
 def printable(text: str | None) -> str:
     """Return a text that came from a device as one line that cannot move the cursor or colour the terminal."""
-    line = " ".join((text or "").split())
-    cut = line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…"
-    return "".join(character if character.isprintable() else "?" for character in cut)
+    line = " ".join(cleaned(text or "").split())
+    return line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…"
 
 
 def size_text(count: int) -> str:

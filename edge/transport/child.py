@@ -13,6 +13,7 @@ from typing import IO
 from edge.errors import DeployError
 from edge.transport.frames import Frame
 from edge.transport.pipe import PipeChannel
+from edge.untrusted import cleaned
 
 __all__ = ["ChildChannel", "Ending"]
 
@@ -62,7 +63,7 @@ class ChildChannel:
         # Bounded in lines and in their length: the other machine decides how much it says.
         with stderr, contextlib.suppress(OSError, ValueError):
             while line := stderr.readline(_LINE_BYTES):
-                self._lines.append(line.decode("utf-8", "replace").rstrip())
+                self._lines.append(cleaned(line.decode("utf-8", "replace").rstrip()))
 
     @property
     def pid(self) -> int:

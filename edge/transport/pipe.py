@@ -9,6 +9,7 @@ import time
 
 from edge.errors import DeployError
 from edge.transport.frames import Frame, encode, read_frame
+from edge.untrusted import cleaned
 
 __all__ = ["PipeChannel"]
 
@@ -73,7 +74,8 @@ class PipeChannel:
             frame = read_frame(read_exactly)
         except DeployError as error:
             if error.code == "transfer.protocol":
-                error.evidence.setdefault("received", bytes(self._received[:200]).decode("ascii", "backslashreplace"))
+                received = bytes(self._received[:200]).decode("ascii", "backslashreplace")
+                error.evidence.setdefault("received", cleaned(received))
                 self.close()
             raise
         del self._received[:taken]

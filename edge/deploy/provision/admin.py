@@ -12,16 +12,20 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from edge.deploy.provision.facts import FACTS_SCRIPT, ProvisionFacts, facts_from_text
 from edge.deploy.provision.process import run_until, send_tar
 from edge.deploy.provision.sudo import Ran, run_as_root
 from edge.deploy.push.link import Interrupted
 from edge.errors import DeployError
+from edge.reading import json_value
 from edge.transport.ssh_command import SshAddress, ssh_command
+from edge.untrusted import cleaned
+from edge.wire.codec import Most, decode
+from edge.wire.peer import REVISION
 
-__all__ = ["AdminShell"]
+__all__ = ["AdminShell", "StepsAnswer"]
 
 _WRONG_PASSWORD = "request.sudo.password"
 _FACTS_S = 60.0
@@ -33,6 +37,18 @@ _START = (
     "f.write(b.read(int(b.readline())));f.flush();sys.path.insert(0,f.name);"
     f"runpy.run_module('{_REMOTE}.main',run_name='__main__')"
 )
+
+_CHANGE = 64 * 1024  # a file that is shown line by line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsAnswer:
+    """What `edge.deploy.provision.remote` says: what it changed or would, what is in its way, why it failed."""
+
+    changes: tuple[Annotated[str, Most(_CHANGE)], ...]
+    conflicts: tuple[Annotated[str, Most(_CHANGE)], ...]
+    failed: Annotated[str, Most(_CHANGE)] | None
+    applied: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +93,12 @@ class AdminShell:
         """
         told = self._as_root(["sh", "-s"], FACTS_SCRIPT.encode(), timeout_s=_FACTS_S)
         try:
-            return facts_from_text(told.decode(errors="replace"), target=self.address.host)
+            lines = told.decode(errors="replace").splitlines()
+            return facts_from_text("\n".join(map(cleaned, lines)), target=self.address.host)
         except DeployError as error:
             raise DeployError(error.code, self._hidden(error.problem.encode()), hint=error.hint) from None
 
-    def steps(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def steps(self, request: Mapping[str, Any]) -> StepsAnswer:
         """Have the steps of a request checked, applied or undone; return the answer.
 
         Raises:
@@ -91,14 +108,14 @@ class AdminShell:
         content = b"%d\n" % len(program) + program + json.dumps(request).encode() + b"\n"
         told = self._as_root(["python3", "-I", "-c", _START], content, timeout_s=_STEPS_S)
         try:
-            answer: dict[str, Any] = json.loads(told.splitlines()[-1])
+            values = json_value(told.splitlines()[-1])
+            return decode(StepsAnswer, values, where="provision", revision=REVISION, ours=REVISION)
         except (ValueError, IndexError):
             raise DeployError(
                 "device.provision",
                 f"{self.address.host} answered {self._hidden(told)[-300:]!r}",
                 hint="run the command again with -v",
             ) from None
-        return answer
 
     def upload(self, paths: Sequence[Path], *, on_bytes: Callable[[int], None]) -> tuple[str, int]:
         """Copy files into a new folder of the administrator's; return its path and the bytes that were sent.
@@ -108,7 +125,8 @@ class AdminShell:
         Raises:
             DeployError: `transfer.*`.
         """
-        place = self._run(["mktemp -d /tmp/edge-provision.XXXXXX"], b"", timeout_s=_FACTS_S).decode().strip()
+        told = self._run(["mktemp -d /tmp/edge-provision.XXXXXX"], b"", timeout_s=_FACTS_S)
+        place = cleaned(told.decode(errors="replace").strip())
         line = ssh_command(self.address, [f"tar -C {shlex.quote(place)} -xf -"])
         try:
             done, sent = send_tar(line, paths, on_bytes=on_bytes, timeout_s=_UPLOAD_S, stop=self.stop)
@@ -191,9 +209,9 @@ class AdminShell:
         )
 
     def _hidden(self, words: bytes) -> str:
-        """Return what was said there, without the password: a device that has it could say it, and logs are kept."""
+        """Return what was said there as one line, without the password: a device could say it, and logs are kept."""
         text = words.decode(errors="replace").strip()
-        return text.replace(self.sudo_password, "(hidden)") if self.sudo_password else text
+        return cleaned(text.replace(self.sudo_password, "(hidden)") if self.sudo_password else text)
 
 
 def _program() -> bytes:

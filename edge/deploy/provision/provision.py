@@ -122,16 +122,16 @@ def _apply(
 
 def _ask(shell: AdminShell, request: dict[str, Any]) -> Provisioned:
     answer = shell.steps({"is_undo": False, "purge": False, **request})
-    if answer["conflicts"]:
+    if answer.conflicts:
         raise DeployError(
             "verify.provision",
-            f"{shell.address.host}: {'; '.join(answer['conflicts'])}",
+            f"{shell.address.host}: {'; '.join(answer.conflicts)}",
             hint="provision overwrites nothing that it did not write",
-            evidence={"conflicts": answer["conflicts"]},
+            evidence={"conflicts": list(answer.conflicts)},
         )
-    if answer["failed"]:
-        raise DeployError("device.provision", f"{shell.address.host}: {answer['failed']}")
-    return Provisioned(changes=tuple(answer["changes"]), is_applied=answer["applied"])
+    if answer.failed:
+        raise DeployError("device.provision", f"{shell.address.host}: {answer.failed}")
+    return Provisioned(changes=answer.changes, is_applied=answer.applied)
 
 
 def _require_keys(wanted: Wanted, facts: ProvisionFacts, host: str) -> None:

@@ -99,7 +99,7 @@ def test_a_password_is_asked_for_once_where_it_is_right(account):
     assert (password, said) == (account.password, [False])
     shell = AdminShell(address=account.address, sudo_password=password)
     assert shell.facts().architecture == os.uname().machine
-    assert shell.steps({"is_undo": True, "is_plan": True, "purge": False, "steps": []})["failed"] == ""
+    assert shell.steps({"is_undo": True, "is_plan": True, "purge": False, "steps": []}).failed == ""
 
 
 def test_a_wrong_password_is_asked_for_again_once(account):

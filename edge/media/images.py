@@ -7,6 +7,7 @@ labels were drawn on the upright picture.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import DatasetError, MissingDependencyError
+from edge.media.picture_header import stated_size
+from edge.reading import read_file
 from edge.types import ImageSize
 
-__all__ = ["colour_of", "draw_boxes", "read_image", "resize", "write_image"]
+__all__ = ["MAX_PIXELS", "colour_of", "draw_boxes", "read_image", "resize", "write_image"]
 
+MAX_PIXELS = 64 << 20
+"""Of one image: 8192 x 8192, twice an 8K camera's; decoded and turned to RGB it takes 6 bytes a pixel, 384 MiB."""
+
+_MAX_FILE_BYTES = 512 << 20  # twice what so many pixels take uncompressed
 _GOLDEN_RATIO = 0.618033988749895
 
 
 def _load() -> Any:
+    # Of the formats whose header we do not read; OpenCV looks for it when it is loaded.
+    os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MAX_PIXELS))
     try:
         import cv2
     except ImportError as error:
@@ -36,14 +45,16 @@ def read_image(path: Path) -> NDArray[np.uint8]:
     """Return an image file as uint8 (H, W, 3) RGB, contiguous.
 
     Raises:
-        DatasetError: if it cannot be read or is not an image.
+        DatasetError: if it cannot be read, is not an image, or states more than `MAX_PIXELS`, whatever its length.
     """
     cv2 = _load()
     try:
         # imread cannot tell a missing file from a damaged one.
-        data = np.frombuffer(path.read_bytes(), np.uint8)
+        content = read_file(path, most_bytes=_MAX_FILE_BYTES, follows_links=True)
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
+    _check_size(path, content)
+    data = np.frombuffer(content, np.uint8)
     try:
         decoded = cv2.imdecode(data, cv2.IMREAD_COLOR) if len(data) else None
     except cv2.error as error:
@@ -55,6 +66,16 @@ def read_image(path: Path) -> NDArray[np.uint8]:
         )
     rgb: NDArray[np.uint8] = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
     return rgb
+
+
+def _check_size(path: Path, content: bytes) -> None:
+    size = stated_size(content)
+    if size is not None and size[0] * size[1] > MAX_PIXELS:
+        raise DatasetError(
+            f"{path}: expected at most {MAX_PIXELS} pixels, its {len(content)} bytes state {size[0]} x {size[1]}, "
+            f"which take {size[0] * size[1] * 6 >> 20} MiB to decode",
+            hint="scale it down, or remove it",
+        )
 
 
 def write_image(path: Path, image: NDArray[np.uint8]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -46,6 +47,7 @@ __all__ = [
 Array = NDArray[Any]
 
 _FOLDED_LIMIT = 1_000_000
+_RESULT_LIMIT, _SHAPE_LIMIT = 16 * _FOLDED_LIMIT, 64  # of elements: of a result (Expand, Tile), of what states a shape
 _LARGEST_MESSAGE_BYTES = 2**31
 
 
@@ -166,7 +168,20 @@ class Graph:
         operands = {name: self.constant(name) for name in node.inputs if name}
         if any(value is None or value.size > _FOLDED_LIMIT for value in operands.values()):
             return None
-        return self._evaluate(tensor, operands)
+        return None if self._folded_size(tensor, operands) > _RESULT_LIMIT else self._evaluate(tensor, operands)
+
+    def _folded_size(self, tensor: str, operands: Mapping[str, Array | None]) -> int:
+        """Return how many elements a node gives for these operands, by its shapes alone; 0 where they do not tell."""
+        onnx, model = onnx_module(), self._single(self._positions[tensor])
+        del model.graph.input[:]
+        for name, value in operands.items():
+            array = np.asarray(value)
+            if array.size <= _SHAPE_LIMIT:  # sizes, repeats, limits: what a shape may follow from
+                model.graph.initializer.append(tensor_proto(name, array))
+            else:
+                kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+                model.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, array.shape))
+        return math.prod(infer_shapes(model).shape(tensor) or (0,))
 
     def _evaluate(self, tensor: str, operands: Mapping[str, Array | None]) -> Array | None:
         from onnx.reference import ReferenceEvaluator

@@ -16,6 +16,7 @@ from edge.model.draft import resolve
 from edge.model.families import LAYOUTS, Match, NotThisFamily, Output, match_family
 from edge.model.file import ModelFile, read_model_file
 from edge.model.graph import Graph, TensorInfo
+from edge.model.memory import check_working_memory
 from edge.model.metadata import ExportMetadata, read_metadata
 from edge.model.picture import picture_input, picture_size
 from edge.model.suspects import name_suspect
@@ -67,7 +68,7 @@ def inspect_graph(graph: Graph, *, path: Path, sha256: str, overrides: ModelOver
     try:
         picture = picture_input(graph)
         size = picture_size(picture, stated=stated.input_size, exported=metadata.size)
-        output = _examined_output(graph, picture, size=size, metadata=metadata)
+        output = _examined_output(graph, picture, path=path, size=size, metadata=metadata)
         match = _recognised(output, stated.family)
         labels = _labels(match, stated=stated.labels, exported=metadata.labels)
     except NotThisFamily as reason:
@@ -88,7 +89,9 @@ def inspect_graph(graph: Graph, *, path: Path, sha256: str, overrides: ModelOver
     )
 
 
-def _examined_output(graph: Graph, picture: TensorInfo, *, size: ImageSize, metadata: ExportMetadata) -> Output:
+def _examined_output(
+    graph: Graph, picture: TensorInfo, *, path: Path, size: ImageSize, metadata: ExportMetadata
+) -> Output:
     """Return the one output, its shapes worked out for a canvas of `size`."""
     if metadata.task not in (None, _DETECTION):
         raise NotThisFamily(f'the file says that its task is "{metadata.task}", expected "{_DETECTION}"')
@@ -96,6 +99,7 @@ def _examined_output(graph: Graph, picture: TensorInfo, *, size: ImageSize, meta
         raise NotThisFamily(f"expected one output, got {len(graph.outputs)}")
     batch = picture.shape[0] if isinstance(picture.shape[0], int) else 1
     resolved = resolve(graph, (batch, 3, size.height, size.width))
+    check_working_memory(resolved, where=str(path), batch=batch)
     declared = graph.outputs[0]
     shape = resolved.shape(declared.name) or tuple(d if isinstance(d, int) else -1 for d in declared.shape)
     if len(shape) != 3 or -1 in shape[1:]:

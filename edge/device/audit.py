@@ -20,7 +20,7 @@ _MAX_TEXT = 500
 
 
 class Audit:
-    """The audit log and its one predecessor (`audit.jsonl.1`).
+    """The audit log, that of what was refused (`audit-refused.jsonl`), and one predecessor of each (`.1`).
 
     Args:
         layout, durable: of the device.
@@ -43,34 +43,51 @@ class Audit:
         self._hold = hold
 
     @typed
-    def write(self, *, at: str, who: str, origin: str, what: str, result: str, release: str | None = None) -> None:
+    def write(
+        self,
+        *,
+        at: str,
+        who: str,
+        origin: str,
+        what: str,
+        result: str,
+        release: str | None = None,
+        is_refused: bool = False,
+    ) -> None:
         """Add a line; it is on the disk when this returns. Texts are cut at 500 characters.
 
-        Call without the state lock held.
+        What was refused has a log of its own: whoever may ask can be refused as often as he likes, and shall not push
+        out what was done. Call without the state lock held.
         """
-        if self._is_full():
+        path = self._refused if is_refused else self._path
+        if self._is_full(path):
             with self._hold(self._layout):
-                if self._is_full():
-                    self._durable.files.rename(self._path, self._before)
-                    self._durable.files.sync_dir(self._path.parent)
+                if self._is_full(path):
+                    self._durable.files.rename(path, _before(path))
+                    self._durable.files.sync_dir(path.parent)
         values = {"at": at, "who": who, "from": origin, "what": what, "release": release, "result": result}
         short = {name: value[:_MAX_TEXT] if isinstance(value, str) else value for name, value in values.items()}
-        self._durable.append_line(self._path, json.dumps(short).encode())
+        self._durable.append_line(path, json.dumps(short).encode())
 
     @typed
     def lines(self, most: int) -> list[dict[str, object]]:
-        """Return the last lines, oldest first; a line that a power cut tore is left out."""
+        """Return the last lines of both logs, oldest first; a line that a power cut tore is left out."""
         files = self._durable.files
-        content = b"".join(files.read(path) for path in (self._before, self._path) if files.length(path) is not None)
+        paths = (_before(self._path), self._path, _before(self._refused), self._refused)
+        content = b"".join(files.read(path) for path in paths if files.length(path) is not None)
         found = [value for value in map(_decoded, content.splitlines()) if value is not None]
-        return found[-most:]
+        return sorted(found, key=lambda line: str(line.get("at")))[-most:]
 
-    def _is_full(self) -> bool:
-        return (self._durable.files.length(self._path) or 0) >= self._max_bytes
+    def _is_full(self, path: Path) -> bool:
+        return (self._durable.files.length(path) or 0) >= self._max_bytes
 
     @property
-    def _before(self) -> Path:
-        return self._path.with_name(self._path.name + ".1")
+    def _refused(self) -> Path:
+        return self._path.with_name("audit-refused.jsonl")
+
+
+def _before(path: Path) -> Path:
+    return path.with_name(path.name + ".1")
 
 
 def _decoded(line: bytes) -> dict[str, object] | None:

@@ -127,4 +127,4 @@ def _refuse(session: Session, request: Request, error: DeployError) -> None:
 
 def _audit(session: Session, request: Request, result: str, *, is_refused: bool = False) -> None:
     if request.verb in _AUDITED or is_refused:
-        session.audit(request.verb, result)
+        session.audit(request.verb, result, is_refused=is_refused)

@@ -77,7 +77,7 @@ class Session:
             raise DeployError("request.order", f"{verb.name}: release {release[:20]} has not been offered")
         return self.offer
 
-    def audit(self, what: str, result: str) -> None:
+    def audit(self, what: str, result: str, *, is_refused: bool = False) -> None:
         """Write down who did what; with the signer's name once a signature has proven it."""
         signer = "" if self.offer is None else f" (signed by {self.offer.signer})"
         self.device.audit.write(
@@ -86,6 +86,7 @@ class Session:
             origin=self.origin,
             what=what,
             result=result,
+            is_refused=is_refused,
             release=None if self.offer is None else self.offer.manifest.release,
         )
 

@@ -137,3 +137,15 @@ def test_a_torn_or_foreign_audit_line_is_left_out_and_long_texts_are_cut(layout)
     assert [line["result"] for line in audit.lines(9)] == ["ok 1"]
     assert max(len(line) for line in layout.audit.read_bytes().splitlines()) < 800
     assert json.loads(layout.audit.read_bytes().splitlines()[-1])["from"] == "192.0.2.7"
+
+
+def test_refusals_without_end_do_not_push_out_what_was_done(layout):
+    audit = Audit(layout, Durable(), max_bytes=2000)
+    said = {"who": "mina", "origin": "10.0.0.7"}
+    audit.write(at="2026-01-01T00:00:00Z", what="switch", result="ok", **said)
+    for second in range(200):
+        at = f"2026-01-02T00:00:{second % 60:02d}Z"
+        audit.write(at=at, what="nonsense", result="request.verb: " + "x" * 400, is_refused=True, **said)
+    lines = audit.lines(1000)
+    assert lines[0]["what"] == "switch"
+    assert 1 < len(lines) < 20

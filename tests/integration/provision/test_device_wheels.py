@@ -130,6 +130,15 @@ def test_the_wheels_of_the_version_before_go(step, sent, tmp_path):
     assert not old.exists()
 
 
+def test_what_a_provision_left_that_kept_no_wheels_is_undone_as_well(step, tmp_path):
+    made = step().apply()
+    earlier = Software({"path": str(tmp_path / "opt/edge-1"), "link": str(tmp_path / "opt/edge")}, made)
+
+    earlier.undo(is_real=True, purge=False, gone=set())
+
+    assert list((tmp_path / "opt").iterdir()) == []
+
+
 def test_the_facts_name_the_wheels_that_are_there_by_what_is_in_them(tmp_path):
     store = tmp_path / "wheels"
     store.mkdir()

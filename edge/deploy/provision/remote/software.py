@@ -65,8 +65,9 @@ class Software(Step):
             with open_parent(self.path) as (folder, _):
                 for each in names:
                     remove_tree(folder, each)
-            with contextlib.suppress(FileNotFoundError), open_parent(os.path.dirname(self.values["store"])) as kept:
-                remove_tree(*kept)
+            if "store" in self.values:  # an earlier provision kept no wheels
+                with contextlib.suppress(FileNotFoundError), open_parent(os.path.dirname(self.values["store"])) as kept:
+                    remove_tree(*kept)
         gone |= {link, *(os.path.join(os.path.dirname(self.path), name) for name in names)}
         return f"remove {link} and {', '.join(names)}"
 

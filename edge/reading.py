@@ -46,7 +46,12 @@ class UnfitFile(OSError):  # noqa: N818 - a finding about the file
 
 
 def read_file(
-    path: Path, *, most_bytes: int = SMALL_BYTES, follows_links: bool = False, deadline_s: float | None = None
+    path: Path,
+    *,
+    most_bytes: int = SMALL_BYTES,
+    follows_links: bool = False,
+    deadline_s: float | None = None,
+    owner: int | None = None,
 ) -> bytes:
     """Return the content of a regular file.
 
@@ -55,6 +60,8 @@ def read_file(
         most_bytes: what it may have; never more than one byte beyond that is read, whatever length it states.
         follows_links: whether `path` may be a link; only in folders that nobody else can write to.
         deadline_s: for all of it; None: 30 s, and one more for every 2 MiB that it may have.
+        owner: uid whose file it has to be, under this name alone: in that user's folder a hard link could be to a file
+            that only we may read; None: of anybody.
 
     Raises:
         UnfitFile: if it is no regular file, held by a lease, longer, or not read in time.
@@ -63,6 +70,9 @@ def read_file(
     within_s = _DEADLINE_S + most_bytes / _SLOWEST_BYTES_PER_S if deadline_s is None else deadline_s
     descriptor = open_file(path, follows_links=follows_links)
     try:
+        status = os.fstat(descriptor)
+        if owner is not None and (status.st_uid, status.st_nlink) != (owner, 1):
+            raise UnfitFile(path, f"expected a file of user {owner} with one name, got one of user {status.st_uid}")
         return _read_all(descriptor, path, most_bytes, time.monotonic() + within_s)
     finally:
         os.close(descriptor)

@@ -13,7 +13,8 @@ from edge.errors import DeployError
 from edge.reading import json_object
 from edge.version import __version__
 
-__all__ = ["BUILD", "GOLDEN", "MAX_PLAN_BYTES", "PLAN", "EngineInputs", "EngineRecord", "read_plan", "read_record"]
+__all__ = ["BUILD", "GOLDEN", "MAX_PLAN_BYTES", "PLAN", "EngineInputs", "EngineRecord", "decode_record", "read_plan"]
+__all__ += ["read_record"]
 
 PLAN = "model.plan"
 BUILD = "build.json"
@@ -105,6 +106,11 @@ class EngineRecord:
         return json.dumps(values, indent=1, sort_keys=True).encode() + b"\n"
 
 
+def decode_record(content: bytes) -> EngineRecord:
+    """Return what `EngineRecord.encode` was given; ValueError, KeyError or TypeError for anything else."""
+    return _record_from_json(json_object(content))
+
+
 def read_record(engines: Engines, key: str) -> EngineRecord:
     """Return what the engine `key` was built from.
 
@@ -114,7 +120,7 @@ def read_record(engines: Engines, key: str) -> EngineRecord:
     if not engines.has(key):
         raise DeployError("device.engine.missing", f"engine {key[:12]} is not here", hint="push the release again")
     try:
-        record = _record_from_json(json_object(engines.read(key, BUILD)))
+        record = decode_record(engines.read(key, BUILD))
     except (DeployError, ValueError, KeyError, TypeError) as error:
         raise _damaged(key, f"{BUILD} cannot be read: {error}") from None
     if record.inputs.key != key:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from edge.device.disk import typed
@@ -61,6 +63,27 @@ class Engines:
             self._durable.remove_tree(folder)
         else:
             self._durable.adopt_tree(folder, self._layout.engine(key))
+
+    @typed
+    def take(self, key: str, files: Mapping[str, bytes], *, replaces: bool) -> None:
+        """Make an engine of the contents of its files; one that is here already stays unless the new one `replaces` it.
+
+        Raises:
+            DeployError: `device.disk.*`; nothing is left of the new one.
+        """
+        if self.has(key) and not replaces:
+            return
+        if self.has(key):
+            self.quarantine(key)
+        folder = self.begin(key)
+        try:
+            for name, content in files.items():
+                self._files.write(folder / name, content)
+            self.admit(key, folder)
+        except (DeployError, OSError):
+            with contextlib.suppress(DeployError, OSError):
+                self._durable.remove_tree(folder)
+            raise
 
     @typed
     def read(self, key: str, file: str, *, most_bytes: int = SMALL_BYTES) -> bytes:

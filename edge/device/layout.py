@@ -100,9 +100,14 @@ class Layout:
         return self.var / "build-result.json"
 
     @property
+    def workshop(self) -> Path:
+        """The builder's own folder: what it makes and answers, until edge-deploy has taken it over."""
+        return self.root / "var/lib/edge-build"
+
+    @property
     def build_cache(self) -> Path:
         """What makes the next build faster, such as timings of kernels; may be removed at any time."""
-        return self.var / "build-cache"
+        return self.workshop / "cache"
 
     @property
     def run(self) -> Path:
@@ -112,7 +117,7 @@ class Layout:
     @property
     def build_progress(self) -> Path:
         """How far the build is that is under way."""
-        return self.run / "build-progress.json"
+        return self.root / "run/edge-build/progress.json"
 
     @property
     def push_lock(self) -> Path:

@@ -76,10 +76,10 @@ def engines_lock(layout: Layout, *, within_s: float, stop: threading.Event) -> I
     """Wait for the right to build engines, and hold it within the block; give whether it came in time, before `stop`.
 
     Two builds of one engine would write into one folder, and any two would time each other. The lock is that of the
-    folder of engines, which is there: nobody needs to be allowed to make one.
+    builder's folder, which is there: nobody needs to be allowed to make one, and a runtime cannot hold it.
     """
     try:
-        descriptor = os.open(layout.engines, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(layout.workshop, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise disk_error(error) from error
     try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
+import os
 import shutil
 import sys
 import tempfile
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edge.bundle.manifest import Manifest, Role
+from edge.bundle.manifest import Manifest, Role, decode_manifest
 from edge.config.load import Pipeline, load_pipeline
 from edge.device.device import Device
 from edge.device.engine_record import (
@@ -36,12 +36,14 @@ from edge.engine.section import choose_engine
 from edge.errors import DeployError, EdgeError, EngineError
 from edge.reading import json_object, read_file
 from edge.runtime.build_process import read_json, run_worker, stopped
-from edge.runtime.build_progress import PROGRESS, write_progress
+from edge.runtime.build_progress import write_progress
 from edge.runtime.engine_inputs import engine_inputs
-from edge.runtime.engine_worker import DONE, ERROR, Job, KeptPlan
+from edge.runtime.engine_worker import Job, KeptPlan
+from edge.runtime.handover import MADE, adopt, proof_of
 from edge.runtime.soundness import engine_versions, require_files
 
-__all__ = ["Built", "Builder", "build_for_pipeline", "build_for_release"]
+__all__ = ["Builder", "Built", "Made", "build_for_pipeline", "build_for_release", "make_for_release"]
+__all__ += ["make_in_workshop"]
 
 _log = logging.getLogger(__name__)
 # As deaf to its surroundings as the process that starts it; a child does not inherit that.
@@ -52,6 +54,31 @@ _WORKER = (sys.executable, *_FLAGS, "-m", "edge.runtime.engine_worker")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
     """An engine of this device: its key and record, how long it took, the gate's numbers, whether it was there."""
+
+    key: str
+    record: EngineRecord
+    seconds: float
+    golden: Mapping[str, Any]
+    is_reused: bool
+
+    def as_json(self, release: str | None) -> dict[str, Any]:
+        """Return what is said of it."""
+        return {
+            "release": release,
+            "ok": True,
+            "key": self.key,
+            "seconds": self.seconds,
+            "golden": dict(self.golden),
+            "reused": self.is_reused,
+            "engine": self.record.line,
+            "precision": self.record.precision,
+            "report": dict(self.record.report),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What lies in a folder to be taken over: an engine, or only what its golden frames said of one that is here."""
 
     key: str
     record: EngineRecord
@@ -93,20 +120,19 @@ class Builder:
 def build_for_release(builder: Builder, release: str) -> Built:
     """Return the release's engine, attached to it: one that is here and intact, or a new one.
 
-    An engine may be shared by releases with other golden frames: each of them has to pass its own.
+    For whoever may write both: on a device the two halves are `make_for_release` of the builder and
+    `edge.runtime.handover` of edge-deploy. An engine may be shared by releases with other golden frames: each of them
+    has to pass its own.
 
     Raises:
         DeployError: `smoke.accuracy` with the numbers of each class; `build.oom`, `build.timeout`, `build.stopped`,
-            `build.failed`, `build.kind`; `device.release.*`.
+            `build.failed`, `build.kind`, `build.untrusted`; `device.release.*`.
     """
-    device = builder.device
-    manifest = require_files(device, release)
-    _require_golden(device, manifest)
-    folder = device.layout.release(release)
-    pipeline = _read(folder / manifest.files_of(Role.PIPELINE)[0].path)
-    proof = None if not manifest.files_of(Role.GOLDEN) else folder / MANIFEST
-    built = _build(builder, pipeline, proof=proof, proof_id=_proof_id(manifest))
-    device.releases.attach_engine(release, built.key)
+    with _alone(builder), _folder() as folder:
+        made = make_for_release(builder, release, folder)
+        manifest = decode_manifest(builder.device.releases.manifest(release))
+        built = _adopted(builder.device, folder, made, manifest)
+    builder.device.releases.attach_engine(release, built.key)
     return built
 
 
@@ -116,23 +142,57 @@ def build_for_pipeline(builder: Builder, path: Path) -> Built:
     Raises:
         DeployError: as `build_for_release`.
     """
-    return _build(builder, _read(path), proof=None, proof_id="")
+    with _alone(builder), _folder() as folder:
+        made = _build(builder, _read(path), folder, proof=None, proof_id="")
+        return _adopted(builder.device, folder, made, None)
 
 
-def _build(builder: Builder, pipeline: Pipeline, *, proof: Path | None, proof_id: str) -> Built:
-    started_s = time.monotonic()
-    inputs, device = _typed_inputs(pipeline, proof_id), builder.device
+def make_for_release(builder: Builder, release: str, folder: Path) -> Made:
+    """Leave the release's engine in an empty folder, or the numbers of one that is here and has passed its frames.
+
+    Nothing else is written.
+
+    Raises:
+        DeployError: as `build_for_release`.
+    """
+    device = builder.device
+    manifest = require_files(device, release)
+    _require_golden(device, manifest)
+    kept = device.layout.release(release)
+    pipeline = _read(kept / manifest.files_of(Role.PIPELINE)[0].path)
+    proof = None if not manifest.files_of(Role.GOLDEN) else kept / MANIFEST
+    return _build(builder, pipeline, folder, proof=proof, proof_id=proof_of(manifest))
+
+
+def make_in_workshop(builder: Builder, release: str) -> Made:
+    """Do `make_for_release` in the builder's own folder, where edge-deploy looks for it."""
+    folder = builder.device.layout.workshop / MADE
     with _alone(builder):
-        is_reused = _reuse(builder, pipeline, inputs, proof=proof, proof_id=proof_id)
-        if not is_reused:
-            with _folder(device, inputs.key) as folder:
-                _make(builder, pipeline, inputs, folder, proof=proof, proof_id=proof_id)
-                device.engines.admit(inputs.key, folder)
-    return Built(
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True, mode=0o750)
+        return make_for_release(builder, release, folder)
+
+
+def _adopted(device: Device, folder: Path, made: Made, manifest: Manifest | None) -> Built:
+    record = adopt(device, folder, made.key, manifest=manifest, is_reused=made.is_reused)
+    golden = (_golden_of(device, made.key) or {}) if proof_of(manifest) else {}
+    return Built(key=made.key, record=record, seconds=made.seconds, golden=golden, is_reused=made.is_reused)
+
+
+def _build(builder: Builder, pipeline: Pipeline, folder: Path, *, proof: Path | None, proof_id: str) -> Made:
+    started_s = time.monotonic()
+    inputs = _typed_inputs(pipeline, proof_id)
+    is_reused = _reuse(builder, pipeline, inputs, folder, proof=proof, proof_id=proof_id)
+    if is_reused:
+        record = read_record(builder.device.engines, inputs.key)
+    else:
+        record = _make(builder, pipeline, inputs, folder, proof=proof)
+    golden = read_json(folder / GOLDEN) if (folder / GOLDEN).is_file() else _golden_of(builder.device, inputs.key)
+    return Made(
         key=inputs.key,
-        record=read_record(device.engines, inputs.key),
+        record=record,
         seconds=round(time.monotonic() - started_s, 3),
-        golden=(_golden_of(device, inputs.key) or {}) if proof is not None else {},
+        golden=(golden or {}) if proof is not None else {},
         is_reused=is_reused,
     )
 
@@ -141,7 +201,7 @@ def _build(builder: Builder, pipeline: Pipeline, *, proof: Path | None, proof_id
 def _alone(builder: Builder) -> Iterator[None]:
     """Wait for the build that runs, if one does: it may be of this engine, and then there is nothing left to do."""
     layout = builder.device.layout
-    builder.device.durable.make_dirs(layout.engines)
+    builder.device.durable.make_dirs(layout.workshop)
     with engines_lock(layout, within_s=builder.deadline_s, stop=builder.stop) as is_taken:
         if not is_taken and builder.stop.is_set():
             raise stopped()
@@ -149,13 +209,15 @@ def _alone(builder: Builder) -> Iterator[None]:
             raise DeployError(
                 "build.timeout",
                 f"another build has not ended within {builder.deadline_s:g} s",
-                hint=f"look for it: fuser -v {layout.engines}",
+                hint=f"look for it: fuser -v {layout.workshop}",
             )
         yield
 
 
-def _reuse(builder: Builder, pipeline: Pipeline, inputs: EngineInputs, *, proof: Path | None, proof_id: str) -> bool:
-    """Return whether the engine is here, intact, and has passed these golden frames; one that is not is taken away."""
+def _reuse(
+    builder: Builder, pipeline: Pipeline, inputs: EngineInputs, folder: Path, *, proof: Path | None, proof_id: str
+) -> bool:
+    """Return whether the engine is here, intact, and has passed these golden frames."""
     key = inputs.key
     golden = _reusable(builder.device, key)
     if golden is None:
@@ -163,19 +225,19 @@ def _reuse(builder: Builder, pipeline: Pipeline, inputs: EngineInputs, *, proof:
     if proof is None or golden.get("proof") == proof_id:
         return True
     try:
-        _prove_again(builder, pipeline, inputs, proof=proof, proof_id=proof_id)
+        _prove_again(builder, pipeline, inputs, folder, proof=proof)
     except DeployError as error:
         if error.code != "device.engine.damaged":
             raise
         _log.warning("engine is built anew key=%s reason=%s", key[:12], error.problem)
-        builder.device.engines.quarantine(key)
+        _clear(folder)
         return False
     return True
 
 
 def _make(
-    builder: Builder, pipeline: Pipeline, inputs: EngineInputs, folder: Path, *, proof: Path | None, proof_id: str
-) -> None:
+    builder: Builder, pipeline: Pipeline, inputs: EngineInputs, folder: Path, *, proof: Path | None
+) -> EngineRecord:
     done = builder.run(_job(builder.device, pipeline, inputs, folder, proof=proof))
     plan = folder / PLAN
     sha256 = hashlib.sha256(read_file(plan, most_bytes=MAX_PLAN_BYTES)).hexdigest() if plan.is_file() else "nothing"
@@ -190,22 +252,13 @@ def _make(
         report=done["report"],
     )
     (folder / BUILD).write_bytes(record.encode())
-    (folder / GOLDEN).write_bytes(_with_proof(folder / GOLDEN, proof_id))
-    for rest in (DONE, ERROR, PROGRESS):
-        (folder / rest).unlink(missing_ok=True)
+    return record
 
 
-def _prove_again(builder: Builder, pipeline: Pipeline, inputs: EngineInputs, *, proof: Path, proof_id: str) -> None:
+def _prove_again(builder: Builder, pipeline: Pipeline, inputs: EngineInputs, folder: Path, *, proof: Path) -> None:
     device, key = builder.device, inputs.key
-    with tempfile.TemporaryDirectory(prefix="edge-golden-") as name:
-        folder = Path(name)
-        kept = KeptPlan(
-            path=str(device.layout.engine(key) / PLAN), precision=read_record(device.engines, key).precision
-        )
-        job = _job(device, pipeline, inputs, folder, proof=proof, plan=kept)
-        builder.run(job)
-        content = _with_proof(folder / GOLDEN, proof_id)
-    device.durable.put(device.layout.engine(key) / GOLDEN, content)
+    kept = KeptPlan(path=str(device.layout.engine(key) / PLAN), precision=read_record(device.engines, key).precision)
+    builder.run(_job(device, pipeline, inputs, folder, proof=proof, plan=kept))
 
 
 def _job(
@@ -223,29 +276,39 @@ def _job(
         manifest=None if proof is None else str(proof),
         folder=str(folder),
         plan=plan,
-        cache=str(device.layout.build_cache),
+        cache=_cache(device),
     )
 
 
-@contextmanager
-def _folder(device: Device, key: str) -> Iterator[Path]:
-    """Give a folder to build in, and leave nothing of it unless it was admitted."""
-    folder = device.engines.begin(key)
+def _cache(device: Device) -> str | None:
+    """Return the builder's cache, if we are the builder: what somebody else writes there it could not replace."""
     try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        is_ours = device.layout.workshop.stat().st_uid == os.geteuid()
+    except OSError:
+        return None
+    return str(device.layout.build_cache) if is_ours else None
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Give a folder to build in, of which nothing is left."""
+    with tempfile.TemporaryDirectory(prefix="edge-build-") as name:
+        yield Path(name)
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
 
 
 def _reusable(device: Device, key: str) -> Mapping[str, Any] | None:
-    """Return what the engine's golden frames say, if it is here and intact; a damaged one is taken away."""
+    """Return what the engine's golden frames say, if it is here and intact."""
     if not device.engines.has(key):
         return None
     try:
         read_plan(device.engines, key, versions_of=engine_versions)
     except DeployError as error:
         _log.warning("engine is built anew key=%s reason=%s", key[:12], error.problem)
-        device.engines.quarantine(key)
         return None
     return _golden_of(device, key) or {}
 
@@ -255,19 +318,6 @@ def _golden_of(device: Device, key: str) -> Mapping[str, Any] | None:
         return json_object(device.engines.read(key, GOLDEN))
     except (DeployError, ValueError):
         return None
-
-
-def _with_proof(path: Path, proof_id: str) -> bytes:
-    numbers = read_json(path) if path.is_file() else {"passed": None}  # None: there are no golden frames
-    return json.dumps({**numbers, "proof": proof_id}, indent=1).encode() + b"\n"
-
-
-def _proof_id(manifest: Manifest) -> str:
-    """Return what a passed gate stands for: these frames, within these limits."""
-    frames = [one.sha256 for role in (Role.GOLDEN, Role.GOLDEN_IMAGE) for one in manifest.files_of(role)]
-    limits = manifest.golden
-    content = [*frames, limits.min_recall, limits.max_extra, limits.min_iou, limits.max_score_error]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16] if frames else ""
 
 
 def _require_golden(device: Device, manifest: Manifest) -> None:

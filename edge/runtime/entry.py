@@ -26,6 +26,7 @@ _AGENT = "Answer edge-deploy on stdin and stdout; started over SSH by a push."
 _RECOVER = "After a power cut: make the switch and its state whole again."
 _TRIAL = "Judge the release on trial: commit it, or say why it cannot stay."
 _ROLLBACK = "Go back to the release before, whatever has failed."
+_ADOPT = "Take over what the builder has built; started by edge-rollback."
 _FACTS = "What this device says of itself, as JSON."
 _HEALTH = "How the serving runtime stands, as JSON; ends with 1 unless it serves. For a container's health check."
 
@@ -98,6 +99,15 @@ def _rollback(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _adopt(arguments: Sequence[str]) -> int:
+    options = _parser("adopt", _ADOPT, "  edge-runtime adopt").parse_args(arguments)
+    from edge.runtime.handover import Taken, take_over
+
+    if take_over(_device(options.root)) is not Taken.ANSWER:
+        sys.stderr.write("nothing was built that is asked for\n")
+    return 0
+
+
 def _facts(arguments: Sequence[str]) -> int:
     options = _parser("facts", _FACTS, "  edge-runtime facts").parse_args(arguments)
     from edge.device.facts import facts_as_json, gather_facts
@@ -152,6 +162,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[Sequence[str]], int]]] = MappingProx
         "recover": (_RECOVER, _recover),
         "trial": (_TRIAL, _trial),
         "rollback": (_ROLLBACK, _rollback),
+        "adopt": (_ADOPT, _adopt),
         "facts": (_FACTS, _facts),
         "health": (_HEALTH, _health),
     }

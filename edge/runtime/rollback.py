@@ -5,7 +5,6 @@ It moves the switch, or asks for the engine to be built anew, and leaves startin
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from edge.device.switch import arm, count_attempt, roll_back, switch_to
 from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, Units, UnitState
 from edge.errors import DeployError, EngineError
 from edge.reading import json_object
+from edge.runtime.build_request import ask
 from edge.runtime.on_record import record, recorded_failure
 from edge.runtime.soundness import is_sound, problem_of, put_aside, require_engine
 from edge.runtime.trial import REFUSED
@@ -80,7 +80,7 @@ def _way_back(device: Device, units: Units, state: State, current: str | None, r
         put_aside(device, current, problem)
         if _may_rebuild(device, state, current, problem):
             count_attempt(device, f"{reason}: {problem.problem}", moment=moment)
-            device.durable.put(device.layout.build_request, json.dumps({"release": current}).encode() + b"\n")
+            ask(device, current)
             return WayBack(release=current, note=f"asked for a new engine: {problem.problem}", is_rebuild=True)
     why = state.reason or f"{reason}: {_what_failed(units) if problem is None else problem.problem}"
     landing = roll_back(

@@ -7,8 +7,6 @@ and agent are two threads with pipes between them, and the units are functions: 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 import threading
 from collections.abc import Callable
@@ -17,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.bundle.folder import Bundle
-from edge.bundle.manifest import Role
+from edge.bundle.manifest import Role, decode_manifest
 from edge.deploy.push.link import Link
 from edge.deploy.push.outcome import Outcome
 from edge.device.device import Device
@@ -37,6 +35,7 @@ from tests.support.device_root import DeviceRoot
 from tests.support.permissions import as_permission, bounds_from
 from tests.support.process_units import ServingUnits, serve_now
 from tests.support.pushes import Release
+from tests.support.workshop import leave_engine, record_of, request_of
 
 Report = Callable[[], None]
 MODEL = b"the model of all"
@@ -57,6 +56,10 @@ class SignedRelease(Release):
     @property
     def signature(self) -> bytes:
         return self.signature_bytes
+
+    @property
+    def key(self) -> str:
+        return record_of(decode_manifest(self.manifest_bytes), self.plan).inputs.key
 
     @property
     def created_at(self) -> str:
@@ -95,14 +98,7 @@ class FunctionUnits(ServingUnits):
 
     def _build(self) -> None:
         device = self._device
-        release = json.loads(device.durable.files.read(device.layout.build_request))["release"]
-        key = hashlib.sha256(release.encode()).hexdigest()[:16]
-        if not device.engines.has(key):
-            folder = device.engines.begin(key)
-            device.durable.files.write(folder / "model.plan", b"plan of " + release.encode())
-            device.engines.admit(key, folder)
-        result = {"release": release, "ok": True, "key": key, "seconds": 0.0, "golden": {}}
-        device.durable.put(device.layout.build_result, json.dumps(result).encode())
+        leave_engine(device, plan=b"plan of " + request_of(device).release.encode())
 
     def _trial(self) -> None:
         if self._is_healthy:

@@ -34,7 +34,8 @@ TOML = 'name = "gate-01"\ncompatible = ["any"]\n'
 
 def make_device(root: Path) -> Device:
     device = Device(Layout(root))
-    for folder in (device.layout.etc, device.layout.var, device.layout.run, device.layout.health.parent):
+    layout = device.layout
+    for folder in (layout.etc, layout.var, layout.workshop, layout.run, layout.health.parent):
         folder.mkdir(parents=True)
     device.layout.device_toml.write_text(TOML)
     allow(device.layout.allowed_signers, signer_of(device))

@@ -43,7 +43,15 @@ class DeviceRoot:
 
     def _make(self) -> None:
         layout = self.layout
-        for folder in (layout.etc, layout.store, layout.incoming, layout.releases, layout.engines, layout.run):
+        for folder in (
+            layout.etc,
+            layout.workshop,
+            layout.store,
+            layout.incoming,
+            layout.releases,
+            layout.engines,
+            layout.run,
+        ):
             folder.mkdir(parents=True)
         layout.device_toml.write_text(
             'name = "gate-01"\ncompatible = ["lab"]\nreserve_bytes = 0\nreserve_share = 0.0\n'

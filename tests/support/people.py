@@ -7,6 +7,7 @@ under, because ssh-keygen works for no uid without an account. Nothing of it is 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pwd
@@ -23,12 +24,10 @@ from typing import Any
 
 import pytest
 
-from edge.deploy.provision.wanted import Wanted, steps
-from edge.deploy.provision.wheels import WheelSet
+from edge.deploy.provision import wanted
 from edge.device.device import Device
 from edge.device.layout import Layout
 from tests.support.device_releases import TOML, signer_of
-from tests.support.little_wheels import device_facts
 from tests.support.manifests import allow
 
 SYSTEMD = Path(__file__).parents[2] / "systemd"
@@ -69,6 +68,10 @@ class People:
             answer, code = f"{type(error).__name__}: {error}", _NEVER_BACK
         os.write(told, answer.encode())
         return code
+
+    def without_groups(self, user: str) -> People:
+        """Return the same users, but this one has no group besides its own."""
+        return dataclasses.replace(self, groups_of={**self.groups_of, user: ()})
 
     def become(self, user: str) -> None:
         """Make this process one of that user, for good."""
@@ -117,8 +120,8 @@ def provisioned_root(crowd: People) -> Iterator[Path]:
     try:
         root.chmod(0o755)
         layout = Layout(root)
-        for step in folder_steps(root):
-            _make(root / step["path"].lstrip("/"), step, crowd)
+        for step in folder_steps():
+            make_folder(root / step["path"].lstrip("/"), step, crowd)
         _of_units(root, crowd)
         layout.device_toml.write_text(TOML)
         key = signer_of(Device(layout))
@@ -129,22 +132,13 @@ def provisioned_root(crowd: People) -> Iterator[Path]:
         shutil.rmtree(root)
 
 
-def folder_steps(wheels: Path) -> list[dict[str, Any]]:
-    """Return what `provision` does about folders; `wheels` is a folder for files that stand for software."""
-    wanted = Wanted(name="gate-01", compatible=("any",), is_setting_stated=False, networks=None, keys=[], signers=[])
-    names = [f"{name}-1.0-py3-none-any.whl" for name in ("edge_deploy", "pip")]
-    for name in names:
-        (wheels / name).touch()
-    software = WheelSet(
-        paths={name: wheels / name for name in names},
-        digests=dict.fromkeys(names, "0" * 64),
-        requirements="",
-        pip=names[1],
-    )
-    return [one for one in steps(wanted, device_facts(), software, folder=None) if one["kind"] == "Directory"]
+def folder_steps() -> list[dict[str, Any]]:
+    """Return what `provision` does about folders that belong to a user."""
+    return [step for step in wanted._folders() if step["kind"] == "Directory"]
 
 
-def _make(path: Path, step: dict[str, Any], crowd: People) -> None:
+def make_folder(path: Path, step: dict[str, Any], crowd: People) -> None:
+    """Do such a step."""
     path.mkdir(parents=True, exist_ok=True)
     if step["mode"] is not None:
         os.chown(path, crowd.uids[step["owner"]], crowd.gids[step["group"]])
@@ -158,7 +152,7 @@ def _of_units(root: Path, crowd: People) -> None:
         for key, below in (("StateDirectory", "var/lib"), ("RuntimeDirectory", "run")):
             if key in said:
                 rights = {"mode": int(said[f"{key}Mode"], 8), "owner": said["User"], "group": said["Group"]}
-                _make(root / below / said[key], rights, crowd)
+                make_folder(root / below / said[key], rights, crowd)
 
 
 def may_read(path: Path) -> bool:

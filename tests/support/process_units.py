@@ -25,6 +25,8 @@ from edge.device.moment import this_moment  # noqa: E402
 from edge.device.switch import commit, refuse, roll_back  # noqa: E402
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT, UnitState  # noqa: E402
 from edge.errors import DeployError  # noqa: E402
+from edge.runtime.handover import ANSWER  # noqa: E402
+from tests.support.workshop import leave_answer, leave_engine, request_of  # noqa: E402
 
 SCRIPT = {"build": "ok", "build_s": 0.0, "trial": "commit", "trial_s": 0.0, "restart": "ok", "restart_s": 0.0}
 SCRIPT |= {"streams": {"gate": "up"}}
@@ -113,21 +115,17 @@ def _build(device: Device, plan: dict) -> int:
 
 
 def _build_alone(device: Device, plan: dict) -> int:
-    release = json.loads(device.layout.build_request.read_text())["release"]
+    request = request_of(device)
+    (device.layout.workshop / ANSWER).unlink(missing_ok=True)
     threading.Event().wait(plan["build_s"] if plan["build"] != "hang" else 3600)
     if plan["build"] == "die":
         return 137
-    result = {"release": release, "ok": plan["build"] == "ok", "key": None, "seconds": plan["build_s"], "golden": {}}
-    if result["ok"]:
-        key = result["key"] = release + "00000000"
-        if not device.engines.has(key):
-            folder = device.engines.begin(key)
-            (folder / "model.plan").write_bytes(b"engine of " + release.encode())
-            device.engines.admit(key, folder)
-    else:
-        result |= {"code": "smoke.recall", "problem": "recall 0.4 of at least 0.9", "evidence": {"recall": 0.4}}
-    device.durable.put(device.layout.build_result, json.dumps(result).encode())
-    return 0 if result["ok"] else 1
+    if plan["build"] == "ok":
+        leave_engine(device, plan=b"engine of " + request.release.encode())
+        return 0
+    problem = {"code": "smoke.recall", "problem": "recall 0.4 of at least 0.9", "evidence": {"recall": 0.4}}
+    leave_answer(device.layout, request, ok=False, **problem)
+    return 1
 
 
 def _trial(device: Device, plan: dict) -> int:

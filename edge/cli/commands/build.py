@@ -61,22 +61,23 @@ def _build(
     device: Device, pipeline: Path | None, request: Path | None, release: Path | None, deadline_s: float | None
 ) -> Mapping[str, Any] | None:
     from edge.cli.commands.run import stop_on_signals
-    from edge.runtime.build_request import answer_request, read_request, result_json
+    from edge.runtime.build_request import read_request
 
     if request is not None and read_request(request) is None:
         return None  # before anything heavy is loaded: the way back starts this whether it asks for something or not
+    from edge.runtime.build_answer import answer_request
     from edge.runtime.deployed import device_of_release
-    from edge.runtime.engine_build import Builder, build_for_pipeline, build_for_release
+    from edge.runtime.engine_build import Builder, build_for_pipeline, build_for_release, make_in_workshop
 
     if release is not None:
         device, name = device_of_release(release)
     with stop_on_signals() as stop:
         builder = Builder(device=device, deadline_s=deadline_s or _deadline_s(device), stop=stop)
         if pipeline is not None:
-            return result_json(None, build_for_pipeline(builder, pipeline))
+            return build_for_pipeline(builder, pipeline).as_json(None)
         if request is not None:
-            return answer_request(device, request, lambda wanted: build_for_release(builder, wanted))
-        return result_json(name, build_for_release(builder, name))
+            return answer_request(device, request, lambda wanted: make_in_workshop(builder, wanted))
+        return build_for_release(builder, name).as_json(name)
 
 
 def _deadline_s(device: Device) -> float:

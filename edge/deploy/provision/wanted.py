@@ -26,7 +26,7 @@ KEYS, SIGNERS = "/etc/edge-deploy/home/.ssh/authorized_keys", "/etc/edge-deploy/
 
 _UNITS = ("edge-runtime", "edge-build", "edge-trial", "edge-recover", "edge-rollback")
 _AT_BOOT = ("edge-recover.service", "edge-runtime.service", "edge-trial.service")
-_DATA = ("/var/lib/edge-deploy", "/var/lib/edge-runtime")
+_DATA = ("/var/lib/edge-deploy", "/var/lib/edge-runtime", "/var/lib/edge-build")
 # Who serves reads what is pushed, and nobody else: what edge-deploy creates there later is of the same group (setgid).
 # Not by a group that is new to edge-runtime: a service that runs while a device is provisioned again would not have it.
 _READ = 0o2750
@@ -81,9 +81,15 @@ def _accounts() -> Iterator[Step]:
         "users": {
             "edge-deploy": ["/etc/edge-deploy/home", "/bin/sh", True],
             "edge-runtime": ["/var/lib/edge-runtime", "/usr/sbin/nologin", False],
+            "edge-build": ["/nonexistent", "/usr/sbin/nologin", False],
         },
-        "groups": ["video", "render", "edge-deploy", "edge-runtime", "systemd-journal"],
-        "members": [["edge-deploy", "edge-runtime"], ["edge-deploy", "systemd-journal"]],
+        "groups": ["video", "render", "edge-deploy", "edge-runtime", "edge-build", "systemd-journal"],
+        "members": [
+            ["edge-build", "edge-runtime"],
+            ["edge-deploy", "edge-build"],
+            ["edge-deploy", "edge-runtime"],
+            ["edge-deploy", "systemd-journal"],
+        ],
         "data": list(_DATA),
     }
 
@@ -100,6 +106,7 @@ def _folders() -> Iterator[Step]:
     incoming = "/var/lib/edge-deploy/incoming"
     yield _folder(incoming, owner="edge-deploy", group="edge-runtime", mode=0o2700, is_data=True)
     yield _folder("/var/lib/edge-runtime", owner="edge-runtime", mode=0o700, is_data=True)
+    yield _folder("/var/lib/edge-build", owner="edge-build", mode=0o750, is_data=True)
     yield _folder("/etc/tmpfiles.d", mode=None)
     yield _file("/etc/tmpfiles.d/edge-deploy.conf", _shipped("tmpfiles.conf"))
     yield _folder("/run/edge-deploy", owner="edge-deploy", mode=0o700, is_volatile=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +17,8 @@ from edge.runtime.agent.builds import built_of, read_build_result
 from edge.runtime.agent.history import counters_of, spent_by
 from edge.runtime.agent.session import Offer, Session
 from edge.runtime.build_progress import read_progress
+from edge.runtime.build_request import ask
+from edge.runtime.handover import Taken, answered, take_over
 from edge.runtime.soundness import why_better
 from edge.wire.release import BuildAnswer, BuildRequest, ReleaseAnswer, StageRequest, SwitchAnswer, SwitchRequest
 from edge.wire.verbs import BUILD, STAGE, SWITCH
@@ -73,23 +74,27 @@ def build(session: Session, request: BuildRequest) -> BuildAnswer:
 
 def _build(session: Session, offer: Offer) -> BuildAnswer:
     device, release = session.device, offer.manifest.release
+    take_over(device)  # what a push has asked for that was gone before its builder had ended
     key = device.releases.engine_key(release)
     is_usable = device.releases.is_ready(release) and why_better(device, release) is None
     if key is not None and is_usable and _is_proven(session, release, key):
         return BuildAnswer(key=key, seconds=0.0, skipped=True)
-    failure = _run_builder(session, release)
-    if read_build_result(session.device).get("release") not in (release, None):
+    before = answered(device)
+    failure, taken = _run_builder(session, release)
+    if taken is Taken.OTHER and answered(device) != before:
         # A build that an earlier push had begun was still running, and it was that one which we waited for.
-        failure = _run_builder(session, release)
+        failure, _ = _run_builder(session, release)
     return _result(session, release, failure)
 
 
-def _run_builder(session: Session, release: str) -> DeployError | None:
+def _run_builder(session: Session, release: str) -> tuple[DeployError | None, Taken]:
+    """Ask for an engine, wait, and take over what was built; return why the unit failed, and what was found."""
     device = session.device
     settings = read_settings(device.layout.device_toml)
     deadline_s = float(settings.build_deadline_s + settings.golden_deadline_s)
     device.durable.remove(device.layout.build_result)
-    device.durable.put(device.layout.build_request, json.dumps({"release": release}).encode() + b"\n")
+    ask(device, release)
+    failure = None
     try:
         session.talk.while_doing(
             lambda: session.units.start(BUILD_UNIT, wait=True, timeout_s=deadline_s),
@@ -98,8 +103,9 @@ def _run_builder(session: Session, release: str) -> DeployError | None:
             note=lambda: read_progress(device.layout.build_progress),
         )
     except DeployError as error:
-        return error
-    return None
+        failure = error
+    taken = session.talk.while_doing(lambda: take_over(device), phase="build", total_s=None)
+    return failure, taken
 
 
 def _is_proven(session: Session, release: str, key: str) -> bool:
@@ -125,9 +131,7 @@ def _result(session: Session, release: str, failure: DeployError | None) -> Buil
             else "the old release serves; look at: journalctl -u edge-build",
             evidence=result["evidence"] if isinstance(result.get("evidence"), dict) else {},
         )
-    built = built_of(result)
-    session.device.releases.attach_engine(release, built.key or "")
-    return built
+    return built_of(result)
 
 
 def _code_of(result: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ def root(crowd):
     with provisioned_root(crowd) as root:
         device = Device(Layout(root))
         crowd.call("edge-deploy", lambda: fill(device))
+        crowd.call("edge-build", lambda: build(device))
         crowd.call("edge-runtime", lambda: serve(device))
         yield root
 
@@ -44,6 +45,11 @@ def fill(device):
     device.durable.put(device.layout.build_request, b"{}")
     device.durable.put(device.layout.build_result, b"{}", mode=0o600)
     return release
+
+
+def build(device):
+    (device.layout.workshop / "answer.json").write_text("what was built")
+    device.layout.build_progress.write_text("how far it is")
 
 
 def serve(device):
@@ -104,7 +110,7 @@ def test_a_fourth_user_reads_neither_releases_nor_pipelines_nor_what_was_done(ro
     assert crowd.call(STRANGER, lambda: [may_read(path) for path in secrets]) == [False] * len(secrets)
 
 
-@pytest.mark.parametrize("unit", ["edge-runtime"])
+@pytest.mark.parametrize("unit", ["edge-build", "edge-runtime"])
 def test_who_builds_or_serves_overwrites_nothing_that_decides_what_serves(root, crowd, unit):
     layout = Layout(root)
     release = layout.release(Device(layout).releases.current())
@@ -117,7 +123,7 @@ def test_who_builds_or_serves_overwrites_nothing_that_decides_what_serves(root, 
     assert dict(zip(map(str, decisive), found, strict=True)) == {str(path): False for path in decisive}
 
 
-@pytest.mark.parametrize("unit", ["edge-runtime"])
+@pytest.mark.parametrize("unit", ["edge-build", "edge-runtime"])
 def test_who_builds_or_serves_cannot_move_the_switch(root, crowd, unit):
     def move():
         Device(Layout(root)).point(None)
@@ -127,7 +133,7 @@ def test_who_builds_or_serves_cannot_move_the_switch(root, crowd, unit):
     assert Layout(root).current.is_symlink()
 
 
-@pytest.mark.parametrize("unit", ["edge-runtime"])
+@pytest.mark.parametrize("unit", ["edge-build", "edge-runtime"])
 def test_who_builds_or_serves_reads_the_release_that_it_needs(root, crowd, unit):
     device = Device(Layout(root))
     release = device.releases.current()

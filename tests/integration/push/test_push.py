@@ -267,7 +267,7 @@ def test_a_file_that_changed_after_bundling_is_not_sent(device):
 def test_a_push_that_wants_to_be_confirmed_confirms_over_a_new_connection(device):
     outcome = device.push(device.bundle(), confirm=True)
     assert outcome.result == "committed"
-    assert [event.phase for event in device.events if event.event == "note"] == ["plan", "trial"]
+    assert [event.phase for event in device.events if event.event == "note"] == ["plan", "build", "trial"]
     assert "confirm" in _audited(device)
 
 

@@ -15,8 +15,10 @@ import pytest
 
 from edge.bundle.manifest import GoldenLimits
 from edge.errors import DeployError
-from edge.runtime.build_request import answer_request
-from edge.runtime.engine_build import Builder, build_for_pipeline, build_for_release
+from edge.runtime.build_answer import answer_request
+from edge.runtime.build_request import ask as ask_for
+from edge.runtime.engine_build import Builder, build_for_pipeline, build_for_release, make_in_workshop
+from edge.runtime.handover import Taken, take_over
 from tests.support.deployable import deployable
 from tests.support.device_releases import make_device, plan_of, serving
 from tests.support.wait import wait_until
@@ -251,7 +253,8 @@ folder = pathlib.Path(json.loads(sys.argv[1])["folder"])
 digest = hashlib.sha256(b"of another device").hexdigest()
 told = {"plan_sha256": digest, "plan_bytes": 17, "seconds": 1.0, "precision": "fp32", "report": {}}
 (folder / "done.json").write_text(json.dumps(told))
-(folder / "golden.json").write_text("{}")
+numbers = {"passed": True, "images": 1, "expected": 1, "found": 1, "extra": 0, "score_error": 0.0}
+(folder / "golden.json").write_text(json.dumps(numbers))
 """
 
 
@@ -311,28 +314,60 @@ def test_the_key_depends_on_everything_that_the_plan_depends_on(device, release,
 
 
 def ask(device, release):
-    device.layout.build_request.write_text(json.dumps({"release": release}))
+    ask_for(device, release)
     return device.layout.build_request
 
 
-def test_a_request_is_answered_and_taken_away(device, release):
+def answered(device, worker=None):
+    return lambda wanted: make_in_workshop(builder(device, worker), wanted)
+
+
+def test_a_request_is_answered_and_the_answer_is_taken_over(device, release):
     request = ask(device, release)
     device.layout.build_result.write_text("of an earlier build")
 
-    answer_request(device, request, lambda wanted: build_for_release(builder(device), wanted))
+    answer_request(device, request, answered(device))
+    assert engine_folders(device) == []  # the builder writes nothing but its own folder
+    assert take_over(device) is Taken.ANSWER
 
     result = json.loads(device.layout.build_result.read_text())
     assert (result["release"], result["ok"], result["key"]) == (release, True, device.releases.engine_key(release))
+    assert result["golden"]["passed"]
+    assert plan_of(device, result["key"])[1] == (device.layout.release(release) / "model.onnx").read_bytes()
     assert not request.exists()
+    assert take_over(device) is Taken.NOTHING
+
+
+def test_a_request_for_an_engine_that_is_here_proves_it_on_the_other_frames(device, release, tmp_path):
+    key = build_for_release(builder(device), release).key
+    other = deployable(device, tmp_path / "other", golden=GoldenLimits(min_iou=0.9), sequence=2)
+
+    answer_request(device, ask(device, other), answered(device))
+    take_over(device)
+
+    result = json.loads(device.layout.build_result.read_text())
+    assert (result["key"], result["reused"], result["golden"]["passed"]) == (key, True, True)
+    assert device.releases.engine_key(other) == key
+    proven = json.loads((device.layout.engine(key) / "golden.json").read_text())
+    assert {**result["golden"], "proof": proven["proof"]} == proven
+
+
+def test_a_request_that_was_answered_is_not_built_again_and_another_one_is(device, release):
+    request = ask(device, release)
+    answer_request(device, request, answered(device))
+
+    assert answer_request(device, request, answered(device, "raise SystemExit(1)")) is None
+    ask(device, release)
+    assert take_over(device) is Taken.OTHER
+    assert answer_request(device, request, answered(device)) is not None
 
 
 def test_a_request_that_fails_is_answered_with_code_and_evidence(device, release):
     request = ask(device, release)
 
     with pytest.raises(DeployError):
-        answer_request(
-            device, request, lambda wanted: build_for_release(builder(device, "import os; os.abort()"), wanted)
-        )
+        answer_request(device, request, answered(device, "import os; os.abort()"))
+    take_over(device)
 
     result = json.loads(device.layout.build_result.read_text())
     assert (result["ok"], result["code"]) == (False, "build.failed")
@@ -398,7 +433,7 @@ def test_sigterm_leaves_no_half_engine(device, release, tmp_path):
         "        sys.exit(error.code)\n"
     )
     process = subprocess.Popen([sys.executable, str(slow)], stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: engine_folders(device), what="the build has begun", timeout_s=30)
+    wait_until(sleepers, what="the build has begun", timeout_s=30)
 
     process.send_signal(signal.SIGTERM)
 

@@ -1,0 +1,68 @@
+"""What a builder leaves for edge-deploy, of bytes that nobody can run: files and an answer in the builder's folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from edge.bundle.manifest import Manifest, Role, decode_manifest
+from edge.device.device import Device
+from edge.device.engine_record import BUILD, GOLDEN, PLAN, EngineInputs, EngineRecord
+from edge.device.layout import Layout
+from edge.engine.kinds import AUTO, choose_kind
+from edge.runtime.build_request import Request, decode_request
+from edge.runtime.handover import ANSWER, MADE
+
+NUMBERS = json.dumps({"passed": True, "images": 1, "expected": 1, "found": 1, "extra": 0, "score_error": 0.0}).encode()
+
+
+def record_of(manifest: Manifest, plan: bytes, **inputs: Any) -> EngineRecord:
+    """Return what an honest builder writes of a plan of the release; `inputs` are those that are to be otherwise."""
+    facts = choose_kind(AUTO).facts
+    tables = [one.sha256 for one in manifest.files_of(Role.CALIBRATION)]
+    known = {
+        "onnx_sha256": manifest.files_of(Role.MODEL)[0].sha256,
+        "calibration_sha256": tables[0] if tables else None,
+        "kind": facts.name,
+        "precision": "fp32",
+        "max_batch": 1,
+        "input_size": (96, 96),
+        "preprocess_sha256": "0" * 64,
+        "options": {"release": manifest.release},  # so that each release has an engine of its own
+        "versions": facts.versions(),
+    }
+    return EngineRecord(
+        inputs=EngineInputs(**{**known, **inputs}),
+        plan_sha256=hashlib.sha256(plan).hexdigest(),
+        plan_bytes=len(plan),
+        seconds=1.0,
+        precision="fp32",
+    )
+
+
+def request_of(device: Device) -> Request:
+    """Return what the device's builder is asked for."""
+    return decode_request(device.durable.files.read(device.layout.build_request), origin="the request")
+
+
+def leave_engine(device: Device, *, plan: bytes, **inputs: Any) -> EngineRecord:
+    """Answer the request that stands with an engine; return its record."""
+    request = request_of(device)
+    record = record_of(decode_manifest(device.releases.manifest(request.release)), plan, **inputs)
+    leave_files(device.layout, {PLAN: plan, BUILD: record.encode(), GOLDEN: NUMBERS})
+    leave_answer(device.layout, request, ok=True, key=record.inputs.key, reused=False, seconds=1.0)
+    return record
+
+
+def leave_files(layout: Layout, files: Mapping[str, bytes]) -> None:
+    made = layout.workshop / MADE
+    made.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (made / name).write_bytes(content)
+
+
+def leave_answer(layout: Layout, request: Request, **values: Any) -> None:
+    layout.workshop.mkdir(parents=True, exist_ok=True)
+    (layout.workshop / ANSWER).write_text(json.dumps({"id": request.id, "release": request.release, **values}))

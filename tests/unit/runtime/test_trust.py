@@ -9,6 +9,7 @@ from edge.device.moment import this_moment
 from edge.device.state import Phase
 from edge.device.units import RUNTIME_UNIT, UnitState
 from edge.errors import DeployError
+from edge.runtime.agent.change import check_choice
 from edge.runtime.recover import recover_at_boot
 from edge.runtime.rollback import go_back, go_to
 from edge.runtime.trust import require_known, require_trusted
@@ -118,6 +119,19 @@ def test_a_person_on_the_device_cannot_choose_a_release_of_a_revoked_key(device)
 
     assert code_of(go_to, device, old) == REVOKED
     assert device.releases.current() == new
+
+
+def test_a_permission_that_was_only_sent_is_not_gone_back_to_by_its_name(device):
+    serving(device)
+    key = signer_of(device, "careful")
+    allow(device.layout.allowed_signers, key, 'namespaces="edge-release-downgrade"', "dora@example")
+    back = stage(device, sequence=2, targets=("gate-01",), downgrade_from=2)
+    (device.layout.release(back) / "manifest.json.sig").write_bytes(
+        sign(device.releases.manifest(back), key, "edge-release-downgrade")
+    )
+
+    assert require_trusted(device, back).is_downgrade
+    assert code_of(check_choice, device, back) == "verify.downgrade.counter"
 
 
 def test_a_service_that_fails_does_not_bring_a_release_of_a_revoked_key_back(device):

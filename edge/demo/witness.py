@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Mapping
 from types import TracebackType
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from edge.config.schema import MqttConfig
+from edge.deadline import Deadline
 from edge.demo.cameras import SyntheticCamera
 from edge.demo.score import Score, count_hits
 from edge.errors import PublishError
@@ -68,8 +68,8 @@ class Witness:
 
     def wait_for(self, count: int, *, timeout_s: float) -> bool:
         """Wait until `count` different detection messages have arrived; return whether they have."""
-        deadline = time.monotonic() + timeout_s
-        while self.received < count and time.monotonic() < deadline and self._process.poll() is None:
+        deadline = Deadline.after(timeout_s)
+        while self.received < count and not deadline.is_over and self._process.poll() is None:
             self._reader.join(0.05)
         return self.received >= count
 

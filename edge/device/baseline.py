@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from edge.deadline import Deadline
 from edge.device.health import Health, read_health
 from edge.reading import read_file
 
@@ -29,8 +30,8 @@ def measure_baseline(path: Path, *, release: str | None) -> dict[str, Any]:
         return {}
     if not 0 <= time.clock_gettime_ns(time.CLOCK_BOOTTIME) - first.at_boottime_ns <= _FRESH_NS:
         return {}
-    deadline = time.monotonic() + _DEADLINE_S
-    while time.monotonic() < deadline:
+    deadline = Deadline.after(_DEADLINE_S)
+    while not deadline.is_over:
         last = read_health(path)
         if last is not None and last.at_boottime_ns - first.at_boottime_ns >= _WINDOW_NS:
             return _rates(first, last, release) if last.invocation == first.invocation else {}

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
+from edge.deadline import Deadline
 from edge.device.disk import disk_error
 from edge.device.layout import Layout
 from edge.errors import DeployError
@@ -83,8 +84,8 @@ def engines_lock(layout: Layout, *, within_s: float, stop: threading.Event) -> I
     except OSError as error:
         raise disk_error(error) from error
     try:
-        ends_at_s = time.monotonic() + within_s
-        while not (is_taken := _taken(descriptor)) and time.monotonic() < ends_at_s and not stop.wait(_BUILD_RETRY_S):
+        deadline = Deadline.after(within_s)
+        while not (is_taken := _taken(descriptor)) and not deadline.is_over and not stop.wait(_BUILD_RETRY_S):
             pass
         yield is_taken
     finally:
@@ -121,9 +122,9 @@ def _taken(descriptor: int) -> bool:
 
 
 def _taken_soon(descriptor: int, within_s: float) -> bool:
-    deadline = time.monotonic() + within_s
+    deadline = Deadline.after(within_s)
     while not _taken(descriptor):
-        if time.monotonic() > deadline:
+        if deadline.is_over:
             return False
         time.sleep(_RETRY_S)
     return True

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from edge.deadline import Deadline
 from edge.protocols import FrameSource
 from edge.types import DropReason, Frame, SourceCounts, StreamId
 
@@ -64,9 +63,9 @@ class RateLimitedSource:
 
     def read(self, timeout_s: float) -> Frame | None:
         """Return the next frame that the limit admits; see `FrameSource.read`."""
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
         while True:
-            frame = self._source.read(max(0.0, deadline - time.monotonic()))
+            frame = self._source.read(deadline.left_s)
             if frame is None or self._limit.admits(frame.header.pts_ns):
                 return frame
             self._dropped += 1

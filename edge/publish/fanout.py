@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from edge.deadline import Deadline
 from edge.protocols import Message, Publisher
 
 __all__ = ["FanoutPublisher"]
@@ -30,8 +30,8 @@ class FanoutPublisher:
 
     def flush(self, timeout_s: float) -> bool:
         """Wait for all of them within one timeout; return whether all have delivered everything."""
-        deadline_s = time.monotonic() + timeout_s
-        is_flushed = [publisher.flush(max(0.0, deadline_s - time.monotonic())) for publisher in self._publishers]
+        deadline = Deadline.after(timeout_s)
+        is_flushed = [publisher.flush(deadline.left_s) for publisher in self._publishers]
         return all(is_flushed)
 
     def counts(self) -> Mapping[str, int]:

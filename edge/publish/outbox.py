@@ -13,10 +13,10 @@ before they are sent.
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Mapping
 
+from edge.deadline import Deadline
 from edge.publish.entry import Entry, GapRun, Number, entry_from_message
 from edge.publish.messages import GapReason
 
@@ -151,13 +151,12 @@ class Outbox:
 
     def wait_idle(self, timeout_s: float) -> bool:
         """Wait until everything accepted is settled, or nothing more is sent; return whether it is settled."""
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
         with self._idle:
             while self._waiting():
-                rest_s = deadline - time.monotonic()
-                if rest_s <= 0 or self._is_over:
+                if deadline.is_over or self._is_over:
                     return False
-                self._idle.wait(rest_s)
+                self._idle.wait(deadline.left_s)
             return True
 
     def counts(self) -> Mapping[str, int]:

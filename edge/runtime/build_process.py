@@ -7,11 +7,11 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from edge.deadline import Deadline
 from edge.errors import DeployError
 from edge.reading import json_object, read_file
 from edge.runtime.build_progress import PROGRESS, read_progress
@@ -89,12 +89,12 @@ class _Teller:
 
 
 def _await(process: subprocess.Popen[bytes], deadline_s: float, stop: threading.Event, teller: _Teller) -> None:
-    ends_at_s = time.monotonic() + deadline_s
+    deadline = Deadline.after(deadline_s)
     while process.poll() is None:
         teller.tell()
         if stop.wait(_POLL_S):
             raise stopped()
-        if time.monotonic() > ends_at_s:
+        if deadline.is_over:
             raise DeployError(
                 "build.timeout",
                 f"the build has not ended within {deadline_s:g} s",

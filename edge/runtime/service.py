@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from edge.deadline import Deadline
 from edge.media.camera import StreamStatus
 from edge.protocols import FrameSource, Publisher
 from edge.reading import read_file
@@ -112,8 +113,8 @@ class Service:
             puller.stop()
         if not self._loop.is_alive:  # nobody makes room any more: wake those who wait for a row
             self._parts.batcher.close()
-        deadline = time.monotonic() + _PULLER_STOP_S
-        late = [puller for puller in self._pullers if not puller.join(max(0.0, deadline - time.monotonic()))]
+        deadline = Deadline.after(_PULLER_STOP_S)
+        late = [puller for puller in self._pullers if not puller.join(deadline.left_s)]
         for puller in late:
             _log.error("stream does not stop stream=%s", puller.source.stream)
         self._parts.batcher.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import time
 
+from edge.deadline import Deadline
 from edge.errors import DeployError
 from edge.transport.frames import Frame, encode, read_frame
 from edge.untrusted import cleaned
@@ -39,7 +39,7 @@ class PipeChannel:
         """Send a frame."""
         if self._is_closed:
             raise _closed()
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
         rest = memoryview(encode(frame))
         while rest:
             try:
@@ -49,7 +49,7 @@ class PipeChannel:
             except OSError as error:
                 raise _closed(error.strerror) from None
 
-    def _wait_for_room(self, deadline: float, timeout_s: float) -> None:
+    def _wait_for_room(self, deadline: Deadline, timeout_s: float) -> None:
         if not _wait(self._write, select.POLLOUT, deadline):
             self.close()
             raise DeployError("transfer.timeout", f"the other side has taken nothing for {timeout_s:g} s")
@@ -58,7 +58,7 @@ class PipeChannel:
         """Return the next frame."""
         if self._is_closed:
             raise _closed()
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
         taken = 0
 
         def read_exactly(count: int) -> bytes:
@@ -81,7 +81,7 @@ class PipeChannel:
         del self._received[:taken]
         return frame
 
-    def _read_more(self, deadline: float, timeout_s: float) -> None:
+    def _read_more(self, deadline: Deadline, timeout_s: float) -> None:
         if not _wait(self._read, select.POLLIN, deadline):
             raise DeployError("transfer.timeout", f"the other side has said nothing for {timeout_s:g} s")
         try:
@@ -104,11 +104,11 @@ class PipeChannel:
                 os.close(descriptor)
 
 
-def _wait(descriptor: int, event: int, deadline: float) -> bool:
+def _wait(descriptor: int, event: int, deadline: Deadline) -> bool:
     # poll() also wakes up at a hang-up or an error; the read or write that follows says which.
     waiter = select.poll()
     waiter.register(descriptor, event)
-    return bool(waiter.poll(max(0.0, deadline - time.monotonic()) * 1000))
+    return bool(waiter.poll(deadline.left_s * 1000))
 
 
 def _closed(how: str | None = None) -> DeployError:

@@ -13,6 +13,7 @@ import ssl
 import time
 from typing import Any
 
+from edge.deadline import Deadline
 from edge.errors import MissingDependencyError
 from edge.publish.mqtt.connection import (
     Acknowledged,
@@ -132,7 +133,7 @@ class Connection:
         Raises:
             BrokerError: when there is none, or it is a refusal.
         """
-        deadline = time.monotonic() + self._endpoint.connect_timeout_s
+        deadline = Deadline.after(self._endpoint.connect_timeout_s)
         try:
             self._open_socket()
         except (OSError, ValueError) as error:  # ValueError: from the host, which is all that we give it here
@@ -140,7 +141,7 @@ class Connection:
             raise trouble_from_error(error, self._endpoint) from error
         try:
             while not self._is_accepted:
-                if time.monotonic() > deadline:
+                if deadline.is_over:
                     raise BrokerError(Trouble.CLOSED, "the broker does not answer a CONNECT")
                 self.poll(0.1)
         except OSError as error:

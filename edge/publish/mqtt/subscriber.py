@@ -12,6 +12,7 @@ import msgspec
 
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
+from edge.deadline import Deadline
 from edge.errors import PublishError
 from edge.publish.messages import MESSAGE_TYPES, WireMessage
 from edge.publish.mqtt.client import Connection, connect
@@ -132,8 +133,8 @@ class Subscriber:
         connection = connect(self._endpoint, version=self._protocol.version)
         self._protocol.accepted()
         connection.subscribe((self._filter,))
-        deadline_s = time.monotonic() + self._endpoint.connect_timeout_s
-        while time.monotonic() < deadline_s:
+        deadline = Deadline.after(self._endpoint.connect_timeout_s)
+        while not deadline.is_over:
             events = connection.poll(_POLL_S)
             # What the broker held for us, and retained messages, may come before its answer.
             self._early += [event for event in events if isinstance(event, Received)]
@@ -158,7 +159,7 @@ class Subscriber:
 
 
 def _pause(delay_s: float) -> Iterator[None]:
-    until_s = time.monotonic() + delay_s
-    while time.monotonic() < until_s:
-        time.sleep(min(_POLL_S, max(0.0, until_s - time.monotonic())))
+    until = Deadline.after(delay_s)
+    while not until.is_over:
+        time.sleep(min(_POLL_S, until.left_s))
         yield None

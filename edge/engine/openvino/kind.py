@@ -120,7 +120,7 @@ def _int8(model: ModelForms) -> Plan:
 
 def _float(model: ModelForms, precision: Precision) -> Plan:
     # The CPU's own fp16 is asked for when it compiles: the file stays as it is.
-    return Plan(data=model.float_model(), report={"route": "float", "why": f"{precision.value} was asked for"})
+    return Plan(data=model.float_model(), report={"route": "float", "why": f"{precision.value} needs no scales"})
 
 
 KIND: EngineKind = _OpenVino()

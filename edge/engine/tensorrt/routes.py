@@ -122,7 +122,7 @@ def _forced(wanted: Wanted, route: Route, abilities: Abilities) -> ChosenRoute:
 
 def _float(wanted: Wanted, abilities: Abilities) -> ChosenRoute:
     route = Route.FLOAT_WEAK if abilities.has_precision_flags else Route.FLOAT_STRONG
-    return _chosen(route, f"{wanted.precision.value} was asked for", abilities)
+    return _chosen(route, f"{wanted.precision.value} needs no scales", abilities)
 
 
 def _chosen(route: Route, why: str, abilities: Abilities) -> ChosenRoute:

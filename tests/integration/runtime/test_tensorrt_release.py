@@ -1,11 +1,19 @@
 """A release on a Jetson, built by TensorRT in the builder's process, proven, served; TensorRT and GPU are not real."""
 
+import json
+import re
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from edge.bundle.manifest import GoldenLimits
+from edge.engine.pipeline_model import read_model
 from edge.errors import DeployError, EngineError
+from edge.runtime.agent.watch import _release as status_of
+from edge.runtime.deployed import open_release
+from edge.runtime.outlet import birth_message
+from edge.runtime.running import start_engine
 from edge.runtime.soundness import problem_of
 from tests.support import serving
 from tests.support.deployable import deployable
@@ -66,6 +74,31 @@ def test_int8_that_fails_its_golden_frames_gives_way_to_fp16(device, tmp_path):
     assert set(built.record.report["account"]["by_precision"]) == {"fp16"}
     _, report = serve(device, release)
     assert report.precision.value == "fp16"
+
+
+def test_build_report_status_and_info_message_tell_the_same_of_a_fallback(device, tmp_path):
+    model = {"onnx": "model.onnx", "precision": "int8", "calibration": "model.calib.json", "fallback": "fp16"}
+    release = staged(device, tmp_path / "source", precision="int8", harm=0.02, pipeline={"model": model})
+
+    built = build(device, release)
+
+    line = built.record.line
+    report = json.loads((device.layout.engine(built.key) / "build.json").read_text())["report"]
+    pipeline, deployed = open_release(device.layout.release(release))
+    spec = read_model(pipeline)
+    running = start_engine(pipeline, spec, deployed)
+    info = birth_message(pipeline, spec, running, deployed).engine
+    running.engine.close()
+    assert re.fullmatch(
+        r"tensorrt fp16 instead of int8, float-weak: int8 does not find what the float model finds: \S.*\S; "
+        r"fp16 needs no scales \(layers \d+ fp16; 0 reformats\)",  # it was not asked for: int8 was
+        line,
+    )
+    assert report["fallback"]["reason"] in line
+    assert (report["fallback"]["asked"], report["fallback"]["taken"]) == ("int8", "fp16")
+    status = status_of(SimpleNamespace(device=device), release)
+    assert (status.engine, status.precision) == (line, "fp16")
+    assert (info.precision, info.asked, info.why) == ("fp16", "int8", built.record.why)
 
 
 @pytest.mark.parametrize(

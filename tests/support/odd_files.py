@@ -56,7 +56,9 @@ def _endless(path: Path) -> None:
 
 
 def _link(path: Path) -> None:
-    path.symlink_to("/etc/passwd")
+    other = path.with_name("another")  # no file of this machine: a mend that is missing would write through the link
+    other.write_text("root:x:0:0:root:/root:/bin/bash\n")
+    path.symlink_to(other)
 
 
 def _link_to_fifo(path: Path) -> None:

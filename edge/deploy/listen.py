@@ -6,7 +6,6 @@ import json
 import math
 import re
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TextIO
 
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
+from edge.deadline import NEVER, Deadline
 from edge.errors import ConfigError
 from edge.publish.ledger import Account, AccountKey, Ledger
 from edge.publish.messages import (
@@ -26,6 +26,8 @@ from edge.publish.messages import (
     WireMessage,
 )
 from edge.publish.mqtt.subscriber import Arrival, Subscriber
+from edge.reading import json_value
+from edge.untrusted import cleaned
 
 __all__ = ["ListenOptions", "line_from_message", "listen"]
 
@@ -118,10 +120,10 @@ def line_from_message(message: WireMessage) -> str:
 def _show_all(
     subscriber: Subscriber, options: ListenOptions, ledger: Ledger, out: TextIO, say: Callable[[str], None]
 ) -> None:
-    until_s = None if options.duration_s is None else time.monotonic() + options.duration_s
+    until = NEVER if options.duration_s is None else Deadline.after(options.duration_s)
     count = 0
     for arrival in subscriber.receive(on_status=say):
-        if until_s is not None and time.monotonic() >= until_s:
+        if until.is_over:
             return
         if arrival is None:
             continue
@@ -136,7 +138,7 @@ def _show(arrival: Arrival, options: ListenOptions, ledger: Ledger, out: TextIO)
     change = _enter(arrival.message, ledger)
     if options.is_gaps:
         if change is not None:
-            _write(out, json.dumps({"event": "missing", **change}) if options.is_json else _change_line(change))
+            _write(out, _json_line({"event": "missing", **change}) if options.is_json else _change_line(change))
     elif options.is_json:
         _write(out, _raw_line(arrival))
     elif arrival.message is None:
@@ -146,12 +148,20 @@ def _show(arrival: Arrival, options: ListenOptions, ledger: Ledger, out: TextIO)
 
 
 def _raw_line(arrival: Arrival) -> str:
-    """Return topic and payload as one JSON object; a payload that is no JSON is null."""
+    """Return topic and payload as one JSON object; a payload that is no JSON, or too deep to hand on, is null."""
     try:
-        payload = json.loads(arrival.payload)
-    except ValueError:
-        payload = None
-    return json.dumps({"topic": arrival.topic, "payload": payload}, ensure_ascii=False, separators=(",", ":"))
+        return _json_line({"topic": arrival.topic, "payload": json_value(arrival.payload)})
+    except (ValueError, RecursionError):
+        return _json_line({"topic": arrival.topic, "payload": None})
+
+
+def _json_line(value: object) -> str:
+    """Return JSON for a program to read, every character of it, and for a terminal to show: see `cleaned`."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if text.isprintable():
+        return text
+    # Outside of its strings there is nothing but ASCII; inside, JSON spells any character by its number.
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
 def _enter(message: WireMessage | None, ledger: Ledger) -> dict[str, object] | None:
@@ -189,7 +199,7 @@ def _report(ledger: Ledger, out: TextIO, *, is_json: bool) -> None:
     for key, account in sorted(ledger.accounts.items()):
         facts = _account_facts(key, account)
         if is_json:
-            _write(out, json.dumps({"event": "account", **facts}))
+            _write(out, _json_line({"event": "account", **facts}))
             continue
         _write(
             out,
@@ -212,5 +222,6 @@ def _because(reason: str | None) -> str:
 
 
 def _write(stream: TextIO, line: str) -> None:
-    stream.write(line + "\n")
+    """Write one line; much of it may be the words of whoever may publish at the broker."""
+    stream.write(cleaned(line) + "\n")
     stream.flush()

@@ -52,7 +52,7 @@ def message_from_payload(payload: bytes) -> WireMessage | None:
     try:
         decoder = _decoders.get(_tag_decoder.decode(payload).schema)
         return None if decoder is None else decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # nested deeper than anything of ours
         return None
 
 

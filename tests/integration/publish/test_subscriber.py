@@ -1,7 +1,6 @@
 """The consumer's side over real brokers, and `listen` on top of it."""
 
 import contextlib
-import io
 import itertools
 import json
 import re
@@ -13,22 +12,19 @@ import pytest
 
 from edge.config.schema import MqttConfig
 from edge.demo.broker import EmbeddedBroker
-from edge.deploy.listen import ListenOptions, listen
+from edge.deploy.listen import ListenOptions
 from edge.errors import ConfigError, PublishError
 from edge.publish.messages import DetectionsMessage, StreamStateMessage
 from edge.publish.mqtt.subscriber import Subscriber
 from edge.publish.mqtt.trouble import Backoff
 from tests.support.aborting_proxy import AbortingProxy
 from tests.support.fake_broker import Behaviour, FakeBroker
+from tests.support.listening import config, listened
 from tests.support.mosquitto import free_port
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 
 pytestmark = pytest.mark.integration
-
-
-def config(port, **keys):
-    return MqttConfig(host="127.0.0.1", port=port, site="north", tls=False, **keys)
 
 
 @pytest.fixture
@@ -145,18 +141,6 @@ def test_the_embedded_broker_serves_publisher_and_subscriber(make_publisher):
 
     assert [message.seq for message in found if isinstance(message, DetectionsMessage)] == list(range(1, 201))
     assert not [thread for thread in threading.enumerate() if thread.name == "demo-broker"]
-
-
-def listened(broker, act, **options):
-    """Run `listen` in a thread while `act` runs; return its exit code and output."""
-    out, progress, code = io.StringIO(), io.StringIO(), []
-    options = ListenOptions(mqtt=config(broker.port), **options)
-    thread = threading.Thread(target=lambda: code.append(listen(options, out, progress=progress)))
-    thread.start()
-    wait_until(lambda: "listening to" in progress.getvalue(), what="listening")
-    act()
-    thread.join(10)
-    return code[0], out.getvalue().splitlines()
 
 
 def test_listen_writes_a_line_for_people(broker, make_publisher):

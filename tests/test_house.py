@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "edge").rglob("*.py"))
 
 FLOORS = [
-    {"types", "protocols", "deadline", "errors", "reading", "untrusted", "version"},
+    {"types", "protocols", "deadline", "digest", "errors", "reading", "untrusted", "version", "writing"},
     {"vision", "config", "model", "wire"},
     {"calibrate", "evaluate", "engine", "media", "publish", "bundle", "device", "transport"},
     {"quantize"},

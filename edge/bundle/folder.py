@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import stat
@@ -13,14 +12,14 @@ from pathlib import Path
 
 from edge.bundle.manifest import MAX_MANIFEST_BYTES, BundledFile, Manifest, decode_manifest
 from edge.bundle.sshsig import MAX_SIGNATURE_BYTES
+from edge.digest import sha256_and_length
 from edge.errors import DeployError
 
-__all__ = ["MANIFEST", "SIGNATURE", "SUFFIX", "Bundle", "bundle_name", "open_bundle", "sha256_of", "write_bundle"]
+__all__ = ["MANIFEST", "SIGNATURE", "SUFFIX", "Bundle", "bundle_name", "open_bundle", "write_bundle"]
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.sig"
 SUFFIX = ".bundle"
-_CHUNK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,16 +100,6 @@ def write_bundle(
     return open_bundle(target)
 
 
-def sha256_of(path: Path) -> tuple[str, int]:
-    """Return digest and length of a file, read piece by piece."""
-    digest, length = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while piece := file.read(_CHUNK_BYTES):
-            digest.update(piece)
-            length += len(piece)
-    return digest.hexdigest(), length
-
-
 def _fill(made: Path, contents: Mapping[str, Path | bytes]) -> None:
     for name, content in contents.items():
         path = made / name
@@ -138,7 +127,7 @@ def _check_file(folder: Path, file: BundledFile) -> None:
         ]
         if any(part.is_symlink() for part in parts) or not stat.S_ISREG(path.lstat().st_mode):
             raise DeployError("bundle.file", f"{path}: is a link or no plain file", hint="copy the bundle again")
-        if path.stat().st_size != file.length_bytes or sha256_of(path) != (file.sha256, file.length_bytes):
+        if path.stat().st_size != file.length_bytes or sha256_and_length(path) != (file.sha256, file.length_bytes):
             raise DeployError("bundle.file", f"{path}: is not what the manifest says", hint="copy the bundle again")
     except OSError as error:
         raise DeployError(

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: written under a temporary name, then renamed."""
+"""Files of a calibration: whole or absent, and what is wrong with one is told with its name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from edge import writing
 from edge.errors import CalibrationError
 
 __all__ = ["read_bytes", "read_text", "write_all", "write_whole"]
@@ -45,10 +46,8 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         CalibrationError: if it cannot be written; `path` is then as it was.
     """
-    with contextlib.ExitStack() as cleanup:
-        temporary = _staged(path, data, cleanup)
-        with _told(path):
-            temporary.replace(path)
+    with _told(path):
+        writing.write_whole(path, data)
 
 
 def write_all(files: Mapping[Path, bytes]) -> None:
@@ -70,19 +69,16 @@ def write_all(files: Mapping[Path, bytes]) -> None:
 
 def _staged(path: Path, data: bytes, cleanup: contextlib.ExitStack) -> Path:
     """Return a file beside `path` with `data` on the disk; `cleanup` removes it if it is still there."""
-    temporary = _beside(path, "tmp", cleanup)
-    with _told(path), temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    return temporary
+    with _told(path):
+        return cleanup.enter_context(writing.staged(path, data))
 
 
 def _kept(path: Path, cleanup: contextlib.ExitStack) -> Path | None:
     """Return a second name of what is at `path` now; None where nothing is."""
     if not os.path.lexists(path):
         return None
-    kept = _beside(path, "old", cleanup)
+    kept = path.parent / f".{path.name}.{os.getpid()}.old"
+    cleanup.callback(_remove, kept)
     _remove(kept)
     try:
         os.link(path, kept, follow_symlinks=False)
@@ -96,12 +92,6 @@ def _put_back(path: Path, kept: Path | None) -> None:
         _remove(path)
     else:
         kept.replace(path)
-
-
-def _beside(path: Path, suffix: str, cleanup: contextlib.ExitStack) -> Path:
-    made = path.parent / f".{path.name}.{os.getpid()}.{suffix}"
-    cleanup.callback(_remove, made)
-    return made
 
 
 def _remove(path: Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from edge.errors import ConfigError
+from edge.writing import write_whole
 
 __all__ = ["configuration", "is_trusted", "trust"]
 
@@ -35,10 +35,7 @@ def trust(path: Path, others: Iterable[Path]) -> Path:
     content = json.dumps({**_known(), _key(path): _sha256(path, others)}, indent=1, sort_keys=True)
     try:
         kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, partial = tempfile.mkstemp(dir=kept.parent)  # its owner's alone
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(content)
-        os.replace(partial, kept)
+        write_whole(kept, content.encode(), mode=0o600)  # its owner's alone
     except OSError as error:
         raise ConfigError(f"{kept}: cannot be written: {error.strerror}") from None
     return kept

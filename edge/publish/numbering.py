@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from edge.reading import json_object, read_file
 from edge.types import StreamId
+from edge.writing import sync_folder, write_whole
 
 __all__ = ["EPOCH_FILE", "Numbering", "raise_epoch"]
 
@@ -60,20 +60,8 @@ def _read_epoch(path: Path) -> int | None:
 def _write_durably(path: Path, content: bytes) -> None:
     """Replace the file so that a power cut leaves the old or the new content, and the new one once this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    write_whole(path, content)
+    sync_folder(path.parent)
 
 
 class Numbering:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from edge.calibrate.apply import usable_table
 from edge.calibrate.table import CalibrationTable
 from edge.config.load import Pipeline
+from edge.digest import sha256_of
 from edge.errors import CalibrationError, ConfigError
 from edge.model.graph import Graph
 from edge.types import ModelSpec, Precision
@@ -52,7 +52,7 @@ def choose_arithmetic(
         if precision not in (None, Precision.INT8):
             raise ConfigError(f"precision {precision.value}: {table} is for int8", hint="leave one of the two out")
         fit = usable_table(table, spec, graph)
-        digits = hashlib.sha256(table.read_bytes()).hexdigest()[:CALIBRATION_DIGITS]
+        digits = sha256_of(table)[:CALIBRATION_DIGITS]
         return Arithmetic(precision=Precision.INT8, table=fit, calibration=digits)
     if spec.is_quantized:
         return Arithmetic(precision=Precision.INT8)

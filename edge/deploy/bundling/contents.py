@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edge.bundle.folder import sha256_of
 from edge.bundle.manifest import Role
 from edge.config.document import Location, yaml_text
 from edge.config.load import Pipeline
 from edge.config.schema import TlsConfig
 from edge.config.uris import is_fixed, local_path
+from edge.digest import sha256_and_length
 from edge.errors import DeployError
 
 __all__ = ["PIPELINE", "Contents", "Entry", "collect_contents", "digest_of"]
@@ -152,6 +152,6 @@ def digest_of(entry: Entry) -> tuple[str, int]:
     if isinstance(entry.content, bytes):
         return hashlib.sha256(entry.content).hexdigest(), len(entry.content)
     try:
-        return sha256_of(entry.content)
+        return sha256_and_length(entry.content)
     except OSError as error:
         raise DeployError("bundle.path", f"{entry.content}: cannot be read: {error.strerror}") from error

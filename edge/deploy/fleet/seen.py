@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 
 from edge.config.targets import Target
 from edge.deploy.fleet.journal import state_folder
 from edge.deploy.push.event import now
 from edge.deploy.push.outcome import Outcome
+from edge.writing import write_whole
 
 __all__ = ["last_seen", "note_seen"]
 
@@ -45,6 +44,4 @@ def _read() -> dict[str, object]:
 def _write(seen: Mapping[str, object]) -> None:
     path = state_folder() / _NAME
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".seen-", delete=False) as file:
-        json.dump(seen, file, indent=1, sort_keys=True)
-    os.replace(file.name, path)
+    write_whole(path, json.dumps(seen, indent=1, sort_keys=True).encode(), mode=0o600)

@@ -16,8 +16,10 @@ from edge.deploy.provision.jetson import EXTRA, cache, pycuda_wheel
 from edge.deploy.provision.lock import Environment, Lock, LockedWheel, read_lock
 from edge.deploy.provision.own_wheel import OURS, own_wheel
 from edge.deploy.provision.requirements import unmet_requirements
+from edge.digest import sha256_of
 from edge.errors import DeployError
 from edge.version import __version__
+from edge.writing import write_whole
 
 __all__ = ["OLDEST_GLIBC", "WheelSet", "gather_wheels", "read_wheels"]
 
@@ -80,7 +82,7 @@ def read_wheels(folder: Path, facts: ProvisionFacts, *, extra: str | None = None
         raise _failed(f"{folder} lacks wheels that the lock names for {environment.title}: {', '.join(missing)}")
     given = sorted(folder.glob("edge_deploy-*.whl"))
     for path in given:
-        if _sha256(path) != hashlib.sha256(own_wheel()).hexdigest():
+        if sha256_of(path) != hashlib.sha256(own_wheel()).hexdigest():
             raise _failed(
                 f"{path} is not what runs here, edge-deploy {__version__}; remove it: provision makes its own"
             )
@@ -121,7 +123,7 @@ def _proven(
 ) -> WheelSet:
     """Return the set, once each file is what it has to be; pycuda's is whatever was made here (docs/adr/0017)."""
     for one in wanted:
-        if _sha256(paths[one.wheel]) != one.sha256:
+        if sha256_of(paths[one.wheel]) != one.sha256:
             raise _failed(f"{paths[one.wheel]} is not the {one.name} {one.version} that the lock names by its SHA-256")
     whole = {**paths, OURS: _kept_own(), **({} if made is None else {made.name: made})}
     unmet = unmet_requirements(whole.values(), architecture=facts.architecture, python=facts.python, extra=extra)
@@ -130,7 +132,7 @@ def _proven(
     digests = {one.wheel: one.sha256 for one in wanted}
     lines = [f"{one.name}=={one.version} --hash=sha256:{one.sha256}" for one in wanted if one.use != "install"]
     for path in (whole[OURS], *([] if made is None else [made])):
-        digests[path.name] = _sha256(path)
+        digests[path.name] = sha256_of(path)
         name, version = path.name.split("-")[:2]
         lines.append(f"{name.replace('_', '-')}=={version} --hash=sha256:{digests[path.name]}")
     return WheelSet(
@@ -148,9 +150,7 @@ def _kept_own() -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     content, path = own_wheel(), folder / OURS
     if not _is_there(path, hashlib.sha256(content).hexdigest()):
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as partial:
-            partial.write(content)
-        os.replace(partial.name, path)
+        write_whole(path, content, mode=0o600)
     return path
 
 
@@ -192,15 +192,7 @@ def _pip(arguments: list[str]) -> None:
 
 
 def _is_there(path: Path, sha256: str) -> bool:
-    return path.is_file() and _sha256(path) == sha256
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-        return digest.hexdigest()
+    return path.is_file() and sha256_of(path) == sha256
 
 
 def _failed(problem: str, *, hint: str = "or give a folder of wheels by --wheels") -> DeployError:

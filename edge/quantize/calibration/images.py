@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from edge.digest import sha256_of
 from edge.errors import DatasetError
 from edge.media.images import read_image
 from edge.media.stills import StillSource, list_images
@@ -97,7 +97,7 @@ def still_source(images: Sequence[CalibrationImage], preprocess: Preprocess) -> 
 
 def _digest(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return sha256_of(path)
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edge.engine.tensorrt.binding import Library
 from edge.engine.tensorrt.device import Device
+from edge.writing import write_whole
 
 if TYPE_CHECKING:
     from edge.engine.tensorrt.binding import IBuilderConfig
@@ -44,14 +43,10 @@ class TimingCache:
         cache = config.get_timing_cache()
         if self._path is None or cache is None:
             return
-        temporary = self._path.with_suffix(f".{os.getpid()}.part")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(bytes(cache.serialize()))
-            os.replace(temporary, self._path)
+            write_whole(self._path, bytes(cache.serialize()))
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
             _log.warning("timing cache is not kept path=%s reason=%s", self._path, error)
 
     def _read(self) -> bytes:

@@ -1,0 +1,98 @@
+"""A file is there as it was or as it shall be, and nothing is left beside it."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from edge.writing import staged, sync_folder, write_whole
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_new_content_takes_the_place_of_the_old_one(tmp_path):
+    (tmp_path / "a").write_bytes(b"old and longer")
+    write_whole(tmp_path / "a", b"new")
+
+    assert ((tmp_path / "a").read_bytes(), names(tmp_path)) == (b"new", ["a"])
+
+
+def test_the_content_is_on_the_disk_before_it_has_the_name(tmp_path, monkeypatch):
+    done, fsync, replace = [], os.fsync, type(tmp_path).replace
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (done.append(os.fstat(descriptor).st_size), fsync(descriptor)))
+    monkeypatch.setattr(type(tmp_path), "replace", lambda self, to: (done.append(to.name), replace(self, to))[1])
+    write_whole(tmp_path / "a", b"new")
+
+    assert done == [3, "a"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o666, 0o755])
+def test_its_rights_are_those_asked_for_less_the_umask(tmp_path, mode):
+    before = os.umask(0o022)
+    try:
+        write_whole(tmp_path / "a", b"", mode=mode)
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == mode & ~0o022
+
+
+def test_a_link_is_replaced_and_what_it_names_stays(tmp_path):
+    (tmp_path / "other").write_bytes(b"other")
+    (tmp_path / "a").symlink_to("other")
+    write_whole(tmp_path / "a", b"new")
+
+    assert [(tmp_path / name).read_bytes() for name in ("a", "other")] == [b"new", b"other"]
+    assert not (tmp_path / "a").is_symlink()
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_what_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path, monkeypatch, call):
+    (tmp_path / "a").write_bytes(b"old")
+    monkeypatch.setattr(os if call == "fsync" else type(tmp_path), call, _disk_is_full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(tmp_path / "a", b"new")
+
+    assert ((tmp_path / "a").read_bytes(), names(tmp_path)) == (b"old", ["a"])
+
+
+@pytest.mark.parametrize("name", ["folder", ".", "absent/a", "a/b"])
+def test_where_no_file_can_be_the_operating_system_says_so(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a").write_bytes(b"old")
+    with pytest.raises(OSError):  # noqa: PT011 - which one is the operating system's matter
+        write_whole(Path(name), b"new")
+
+    assert names(tmp_path) == ["a", "folder"]
+
+
+def test_what_is_staged_goes_away_unless_it_is_renamed(tmp_path):
+    with staged(tmp_path / "a", b"new") as new:
+        assert (new.parent, new.read_bytes()) == (tmp_path, b"new")
+
+    assert names(tmp_path) == []
+
+
+def test_two_writers_of_one_name_do_not_meet(tmp_path):
+    with staged(tmp_path / "a", b"one") as one, staged(tmp_path / "a", b"two") as two:
+        one.replace(tmp_path / "a")
+        assert two.read_bytes() == b"two"
+
+    assert (tmp_path / "a").read_bytes() == b"one"
+
+
+def test_a_folder_is_synced_itself(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.path.samestat(os.fstat(descriptor), here)))
+    here = tmp_path.stat()
+    sync_folder(tmp_path)
+
+    assert synced == [True]
+
+
+def _disk_is_full(*_):
+    raise OSError(28, "No space left on device")

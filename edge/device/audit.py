@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,14 +14,26 @@ from edge.device.layout import Layout
 from edge.device.lock import state_lock
 from edge.reading import json_object
 
-__all__ = ["Audit"]
+__all__ = ["Audit", "Kind"]
 
 _MAX_BYTES = 1024 * 1024
 _MAX_TEXT = 500
 
 
+class Kind(str, enum.Enum):
+    """What a line tells of; the value is the name of the file.
+
+    Each kind has a log of its own, because whoever may ask can be refused, or ask for what changes nothing, as often as
+    he likes, and shall not push out what was done.
+    """
+
+    CHANGE = "audit.jsonl"  # of what serves, of the state or of the counters
+    REQUEST = "audit-requests.jsonl"
+    REFUSED = "audit-refused.jsonl"
+
+
 class Audit:
-    """The audit log, that of what was refused (`audit-refused.jsonl`), and one predecessor of each (`.1`).
+    """The audit log, that of requests that changed nothing, that of refusals, and one predecessor of each (`.1`).
 
     Args:
         layout, durable: of the device.
@@ -37,7 +50,7 @@ class Audit:
         hold: Callable[[Layout], AbstractContextManager[None]] = state_lock,
     ) -> None:
         self._layout = layout
-        self._path = layout.audit
+        self._folder = layout.audit.parent
         self._durable = durable
         self._max_bytes = max_bytes
         self._hold = hold
@@ -52,38 +65,36 @@ class Audit:
         what: str,
         result: str,
         release: str | None = None,
-        is_refused: bool = False,
+        kind: Kind = Kind.CHANGE,
+        times: int = 1,
     ) -> None:
         """Add a line; it is on the disk when this returns. Texts are cut at 500 characters.
 
-        What was refused has a log of its own: whoever may ask can be refused as often as he likes, and shall not push
-        out what was done. Call without the state lock held.
+        `times`: so often, the last time `at`. Call without the state lock held.
         """
-        path = self._refused if is_refused else self._path
+        path = self._folder / kind.value
         if self._is_full(path):
             with self._hold(self._layout):
                 if self._is_full(path):
                     self._durable.files.rename(path, _before(path))
                     self._durable.files.sync_dir(path.parent)
-        values = {"at": at, "who": who, "from": origin, "what": what, "release": release, "result": result}
+        values: dict[str, object] = {"at": at, "who": who, "from": origin, "what": what}
+        values |= {"release": release, "result": result} | ({"times": times} if times > 1 else {})
         short = {name: value[:_MAX_TEXT] if isinstance(value, str) else value for name, value in values.items()}
         self._durable.append_line(path, json.dumps(short).encode())
 
     @typed
     def lines(self, most: int) -> list[dict[str, object]]:
-        """Return the last lines of both logs, oldest first; a line that a power cut tore is left out."""
+        """Return the last lines of all logs, oldest first; a line that a power cut tore is left out."""
         files = self._durable.files
-        paths = (_before(self._path), self._path, _before(self._refused), self._refused)
+        logs = [self._folder / kind.value for kind in Kind]
+        paths = [path for log in logs for path in (_before(log), log)]
         content = b"".join(files.read(path) for path in paths if files.length(path) is not None)
         found = [value for value in map(_decoded, content.splitlines()) if value is not None]
         return sorted(found, key=lambda line: str(line.get("at")))[-most:]
 
     def _is_full(self, path: Path) -> bool:
         return (self._durable.files.length(path) or 0) >= self._max_bytes
-
-    @property
-    def _refused(self) -> Path:
-        return self._path.with_name("audit-refused.jsonl")
 
 
 def _before(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -45,6 +46,14 @@ class Device:
     def audit(self) -> Audit:
         """The audit log."""
         return Audit(self.layout, self.durable, hold=self.hold)
+
+    def standing(self) -> tuple[str | None, bytes | None, bytes | None]:
+        """Return what decides what serves: the switch, the state and the counters, to be compared with a later one."""
+        files, layout = self.durable.files, self.layout
+        with contextlib.suppress(OSError):
+            small = [files.read(path) if files.length(path) else None for path in (layout.state, layout.counters)]
+            return files.link_target(layout.current), small[0], small[1]
+        return None, None, None
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the state lock within the block."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from edge.device.audit import Kind
 from edge.device.device import Device
 from edge.device.units import Units
 from edge.errors import DeployError
@@ -31,6 +32,7 @@ __all__ = ["serve"]
 Q = TypeVar("Q")
 A = TypeVar("A")
 Answer = Callable[[Session, Any], object]
+Standing = tuple[str | None, bytes | None, bytes | None]
 
 
 def _by(verb: Verb[Q, A], function: Callable[[Session, Q], A]) -> tuple[str, Answer]:
@@ -90,13 +92,14 @@ def _greet(talk: Conversation, device: Device) -> bool:
 
 
 def _answer(session: Session, request: Request) -> None:
+    before = session.device.standing() if request.verb in _AUDITED else None
     try:
         answer = _answer_to(session, request)
-        _audit(session, request, "ok")
+        _audit(session, request, "ok", before)
     except DeployError as error:
-        _refuse(session, request, error)
+        _refuse(session, request, error, before)
     except ConnectionEnded:
-        _audit(session, request, "the connection ended")
+        _audit(session, request, "the connection ended", before)
         raise
     except Exception as error:  # the border: a client learns that it is our fault, never how our code looks
         traceback.print_exc(file=sys.stderr)
@@ -105,7 +108,7 @@ def _answer(session: Session, request: Request) -> None:
             f"{cleaned(request.verb[:50])}: {type(error).__name__}: {error}",
             hint="report it, with the output of edge-deploy logs",
         )
-        _refuse(session, request, internal)
+        _refuse(session, request, internal, before)
     else:
         session.talk.ok(answer)
 
@@ -117,14 +120,19 @@ def _answer_to(session: Session, request: Request) -> object:
     return _ANSWERS[verb.name](session, session.talk.read(verb, request))
 
 
-def _refuse(session: Session, request: Request, error: DeployError) -> None:
+def _refuse(session: Session, request: Request, error: DeployError, before: Standing | None) -> None:
     try:
-        _audit(session, request, f"{error.code}: {error.problem}", is_refused=True)
+        _audit(session, request, f"{error.code}: {error.problem}", before, otherwise=Kind.REFUSED)
     except DeployError as audit_error:
         error.evidence.setdefault("audit", str(audit_error))
     session.talk.err(error)
 
 
-def _audit(session: Session, request: Request, result: str, *, is_refused: bool = False) -> None:
-    if request.verb in _AUDITED or is_refused:
-        session.audit(request.verb, result, is_refused=is_refused)
+def _audit(
+    session: Session, request: Request, result: str, before: Standing | None, *, otherwise: Kind = Kind.REQUEST
+) -> None:
+    """Write the line to the log of changes if one happened, whatever was asked and answered."""
+    if before is not None and session.device.standing() != before:
+        session.audit(request.verb, result, kind=Kind.CHANGE)
+    elif before is not None or otherwise is Kind.REFUSED:
+        session.audit(request.verb, result, kind=otherwise)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edge.bundle.manifest import Manifest
+from edge.device.audit import Kind
 from edge.device.device import Device
 from edge.device.facts import gather_facts
 from edge.device.lock import PushLock
@@ -15,6 +16,7 @@ from edge.device.state import Phase
 from edge.device.units import Units
 from edge.errors import DeployError
 from edge.runtime.agent.conversation import Conversation
+from edge.runtime.agent.tally import Tally, Told
 from edge.wire.ending import Nothing
 from edge.wire.facts import FactsAnswer
 from edge.wire.hello import DeviceHello
@@ -52,6 +54,7 @@ class Session:
         self.offer: Offer | None = None
         self._held = contextlib.ExitStack()
         self._has_lock = False
+        self._tally = Tally(self._write)
 
     def take_lock(self, who: str, why: str) -> None:
         """Take the push lock, unless this session has it; DeployError `lock.held`."""
@@ -61,9 +64,11 @@ class Session:
         self.who = who
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Give the lock back, and write down what was only counted."""
         self._has_lock = False
         self._held.close()
+        with contextlib.suppress(DeployError):  # nobody is left to be told; the first of each is written
+            self._tally.close()
 
     def check_locked(self, verb: Verb[Any, Any]) -> None:
         """Raise DeployError `request.order` unless this session holds the push lock."""
@@ -77,18 +82,14 @@ class Session:
             raise DeployError("request.order", f"{verb.name}: release {release[:20]} has not been offered")
         return self.offer
 
-    def audit(self, what: str, result: str, *, is_refused: bool = False) -> None:
+    def audit(self, what: str, result: str, *, kind: Kind) -> None:
         """Write down who did what; with the signer's name once a signature has proven it."""
         signer = "" if self.offer is None else f" (signed by {self.offer.signer})"
-        self.device.audit.write(
-            at=this_moment().at,
-            who=self.who + signer,
-            origin=self.origin,
-            what=what,
-            result=result,
-            is_refused=is_refused,
-            release=None if self.offer is None else self.offer.manifest.release,
-        )
+        release = None if self.offer is None else self.offer.manifest.release
+        self._tally.tell(Told(who=self.who + signer, what=what, release=release, result=result, kind=kind))
+
+    def _write(self, told: Told, times: int) -> None:
+        self.device.audit.write(**asdict(told), at=this_moment().at, origin=self.origin, times=times)
 
 
 def greeting(device: Device) -> DeviceHello:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from edge.device.audit import Kind
 from edge.device.bad import BadRelease, Verdict, mark_bad
 from edge.device.counters import Counters, raise_counters
 from edge.device.device import Device
@@ -37,7 +38,9 @@ def root(crowd):
 def fill(device):
     """What pushes leave, written by the device's own code."""
     release = serving(device)
-    device.audit.write(at=this_moment().at, who="mina", origin="10.0.0.7", what="push", result="ok", release=release)
+    for kind in Kind:
+        said = {"who": "mina", "origin": "10.0.0.7", "what": "push", "result": "ok", "release": release}
+        device.audit.write(at=this_moment().at, kind=kind, **said)
     raise_counters(device.layout, device.durable, Counters(sequences={"stable": 7}))
     bad = BadRelease(verdict=Verdict.BAD, reason="no frames", at=this_moment().at)
     mark_bad(device.layout, device.durable, "0" * 12, bad)
@@ -105,6 +108,7 @@ def test_a_fourth_user_reads_neither_releases_nor_pipelines_nor_what_was_done(ro
     layout = Layout(root)
     current = Device(layout).releases.current()
     secrets = [layout.release(current) / "manifest.json", layout.state, layout.audit, layout.releases]
+    secrets += [layout.var / kind.value for kind in Kind]
     secrets += list(layout.store.glob("*/*"))
 
     assert crowd.call(STRANGER, lambda: [may_read(path) for path in secrets]) == [False] * len(secrets)
@@ -116,6 +120,7 @@ def test_who_builds_or_serves_overwrites_nothing_that_decides_what_serves(root, 
     release = layout.release(Device(layout).releases.current())
     (blob, *_), (engine, *_) = layout.store.glob("*/*"), layout.engines.glob("*/model.plan")
     decisive = [layout.counters, layout.state, layout.bad, layout.audit, layout.build_result, layout.build_request]
+    decisive += [layout.var / kind.value for kind in Kind]
     decisive += [layout.var, release, release / "manifest.json", blob, blob.parent, layout.engines, engine]
 
     found = crowd.call(user_of(unit), lambda: [may_change(path) for path in decisive])

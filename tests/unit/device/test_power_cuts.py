@@ -41,7 +41,7 @@ REVIEWED = {
 REVIEWED_HERE = {("recovery, newest valid release", "state.json"): {"current"}}
 # What the agent writes besides: a power cut may take the last line of the audit log, and a build that was asked for is
 # asked for again by the push that is repeated.
-LOSABLE = ("audit.jsonl", "build-request.json", "build-result.json")
+LOSABLE = ("audit.jsonl", "audit-requests.jsonl", "build-request.json", "build-result.json")
 
 
 @pytest.fixture(scope="module")

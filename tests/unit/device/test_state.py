@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.device.audit import Audit
+from edge.device.audit import Audit, Kind
 from edge.device.bad import BadRelease, Verdict, forget_bad, mark_bad, read_bad
 from edge.device.counters import Counters, raise_counters, read_counters
 from edge.device.durable import Durable
@@ -145,7 +145,7 @@ def test_refusals_without_end_do_not_push_out_what_was_done(layout):
     audit.write(at="2026-01-01T00:00:00Z", what="switch", result="ok", **said)
     for second in range(200):
         at = f"2026-01-02T00:00:{second % 60:02d}Z"
-        audit.write(at=at, what="nonsense", result="request.verb: " + "x" * 400, is_refused=True, **said)
+        audit.write(at=at, what="nonsense", result="request.verb: " + "x" * 400, kind=Kind.REFUSED, **said)
     lines = audit.lines(1000)
     assert lines[0]["what"] == "switch"
     assert 1 < len(lines) < 20

@@ -77,7 +77,7 @@ def test_a_state_that_cannot_be_read_is_told_once_in_the_log_and_published_when_
 
 def test_whoever_serves_may_read_the_state(device):
     serving(device)
-    assert device.layout.state.stat().st_mode & 0o777 == 0o644
+    assert device.layout.state.stat().st_mode & 0o777 == 0o640  # by the group of the folder, which is theirs
 
 
 def _built(device, sequence):

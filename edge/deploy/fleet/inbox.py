@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import queue
-import time
 from dataclasses import dataclass
 
+from edge.deadline import Deadline
 from edge.deploy.push.event import Event
 from edge.deploy.push.outcome import Outcome
 
@@ -41,9 +41,9 @@ class Inbox:
         """Add an interrupt, as of Ctrl-C; may be called by a signal handler."""
         self._items.put(Interrupt())
 
-    def get(self, *, until_s: float | None) -> Item | None:
-        """Return the next item; None after `until_s` (of `time.monotonic`) has passed, None as a limit: never."""
+    def get(self, *, until: Deadline | None) -> Item | None:
+        """Return the next item; None once `until` is over; without one it waits for ever."""
         try:
-            return self._items.get(timeout=None if until_s is None else max(0.0, until_s - time.monotonic()))
+            return self._items.get(timeout=None if until is None else until.left_s)
         except queue.Empty:
             return None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from edge.config.targets import DEFAULT_MAX_PARALLEL, Target, Wave
+from edge.deadline import Deadline
 from edge.deploy.fleet.crew import Crew
 from edge.deploy.fleet.inbox import Finished, Inbox, Interrupt
 from edge.deploy.fleet.journal import Journal
@@ -107,7 +107,7 @@ class _Driver:
         self._count = self._begun = 0
         self._why_not: DeployError | None = None  # why no more targets are begun
         self._interrupts = 0
-        self._closing_until_s: float | None = None
+        self._closing: Deadline | None = None
 
     def run(self, targets: Sequence[Target], *, is_proven: bool) -> tuple[Outcome, ...]:
         wave, self._count = self._order.wave, len(targets)
@@ -144,17 +144,17 @@ class _Driver:
                 target = waiting.popleft()
                 self._running[target.name] = target
                 self._crew.start(target)
-            self._take_one(until_s=self._closing_until_s)
+            self._take_one(until=self._closing)
 
     def _soak(self, soak_s: float) -> None:
-        until_s = time.monotonic() + soak_s
+        until = Deadline.after(soak_s)
         if soak_s:
             self._watcher.say(f"the next wave begins in {soak_s:g} s")
-        while self._why_not is None and time.monotonic() < until_s:
-            self._take_one(until_s=until_s)
+        while self._why_not is None and not until.is_over:
+            self._take_one(until=until)
 
-    def _take_one(self, *, until_s: float | None) -> None:
-        match self._inbox.get(until_s=until_s):
+    def _take_one(self, *, until: Deadline | None) -> None:
+        match self._inbox.get(until=until):
             case Event() as event:
                 if event.target in self._running and not event.is_last:
                     self._watcher.on_event(event)
@@ -164,7 +164,7 @@ class _Driver:
                     self._judge()
             case Interrupt():
                 self._interrupt()
-            case None if self._closing_until_s is not None:
+            case None if self._closing is not None:
                 self._abandon()
 
     def _end(self, target: Target, outcome: Outcome, *, is_begun: bool) -> None:
@@ -197,10 +197,10 @@ class _Driver:
             self._watcher.say(
                 f"no more targets; still at work: {names} (Ctrl-C again closes the connections)" if names else "ending"
             )
-        elif self._closing_until_s is None:
+        elif self._closing is None:
             self._watcher.say("closing all connections; each device ends or undoes on its own")
             self._crew.end_at_once()
-            self._closing_until_s = time.monotonic() + _CLOSING_S
+            self._closing = Deadline.after(_CLOSING_S)
 
     def _abandon(self) -> None:
         for name, target in list(self._running.items()):

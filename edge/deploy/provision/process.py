@@ -9,11 +9,11 @@ import subprocess
 import tarfile
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from edge.deadline import Deadline
 from edge.deploy.push.link import Interrupted
 
 __all__ = ["child_of", "run_until", "send_tar"]
@@ -106,10 +106,10 @@ def child_of(
 
 
 def _looks(command: Sequence[str], *, timeout_s: float, stop: threading.Event) -> Iterator[None]:
-    until_s = time.monotonic() + timeout_s
+    until = Deadline.after(timeout_s)
     while True:
         yield
         if stop.is_set():
             raise Interrupted
-        if time.monotonic() >= until_s:
+        if until.is_over:
             raise subprocess.TimeoutExpired(list(command), timeout_s)

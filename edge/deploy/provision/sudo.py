@@ -13,10 +13,10 @@ import secrets
 import selectors
 import shlex
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from edge.deadline import Deadline
 from edge.deploy.provision.process import child_of
 from edge.transport.ssh_command import SshAddress, ssh_command
 
@@ -74,7 +74,7 @@ def run_as_root(
     # -k: what was typed before, by whomever, does not count, and what we type does not either, afterwards.
     sudo = ["sudo", "-n"] if password is None else ["sudo", "-k", "-S", "-p", prompt]
     words = ["env", "LC_ALL=C", *sudo, "--", *_ANNOUNCE, ready, *command]
-    deadline = time.monotonic() + timeout_s
+    deadline = Deadline.after(timeout_s)
     with child_of(ssh_command(address, [shlex.quote(word) for word in words])) as child:
         talk = _Talk(child=child, prompt=prompt.encode(), ready=ready.encode() + b"\n", password=password)
         while not talk.is_over:
@@ -143,8 +143,8 @@ class _Talk:
         )
 
 
-def _look(deadline: float, is_stopped: Callable[[], bool]) -> None:
+def _look(deadline: Deadline, is_stopped: Callable[[], bool]) -> None:
     if is_stopped():
         raise InterruptedError
-    if time.monotonic() > deadline:
+    if deadline.is_over:
         raise TimeoutError

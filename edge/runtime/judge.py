@@ -16,6 +16,9 @@ __all__ = ["Baseline", "Judgement", "Observation", "Verdict", "baseline_from_sta
 
 _WINDOW_S = 10.0  # rates are measured over so long: short enough to see a break, long enough to count frames
 _STALE_S = 5.0  # the health file is written every second
+# What no camera and no engine does. The release before says it of itself, and shall not keep its successor out by it.
+_MOST_FPS = 10_000.0
+_LEAST_INFER_MS = 0.01
 _DEAD_RESULTS = ("watchdog", "oom-kill", "core-dump", "signal", "exit-code", "timeout", "start-limit-hit", "resources")
 
 
@@ -37,6 +40,7 @@ class Baseline:
         mqtt_connected: None: there was no broker in the pipeline.
         mqtt_per_s: messages acknowledged per second.
         available_bytes: memory that was free; None: not known.
+        doubt: why nothing of what the release before said of itself is counted; None: it is.
     """
 
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -44,11 +48,15 @@ class Baseline:
     mqtt_connected: bool | None = None
     mqtt_per_s: float = 0.0
     available_bytes: int | None = None
+    doubt: str | None = None
 
 
 def baseline_from_state(values: Mapping[str, Any]) -> Baseline:
-    """Return what `edge.device.baseline` has measured; what is not there was not known."""
+    """Return what `edge.device.baseline` has measured; what is not there, or cannot be, was not known."""
     rates = {str(name): float(rate) for name, rate in dict(values.get("streams") or {}).items()}
+    doubt = _doubt(rates, values.get("infer_p95_ms"))
+    if doubt is not None:
+        return Baseline(available_bytes=values.get("available_bytes"), doubt=doubt)  # the memory is measured by us
     return Baseline(
         rates={name: rate for name, rate in rates.items() if rate > 0},
         infer_p95_ms=values.get("infer_p95_ms"),
@@ -56,6 +64,15 @@ def baseline_from_state(values: Mapping[str, Any]) -> Baseline:
         mqtt_per_s=float(values.get("mqtt_per_s") or 0.0),
         available_bytes=values.get("available_bytes"),
     )
+
+
+def _doubt(rates: Mapping[str, float], infer_p95_ms: float | None) -> str | None:
+    fastest = max(rates.values(), default=0.0)
+    if fastest > _MOST_FPS:
+        return f"{fastest:g} frames per second of a stream"
+    if infer_p95_ms is not None and infer_p95_ms < _LEAST_INFER_MS:
+        return f"inference in {infer_p95_ms:g} ms"
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +239,8 @@ def _mqtt_complaints(baseline: Baseline, first: Health, last: Health) -> Iterato
 
 
 def _warnings(baseline: Baseline, limits: HealthLimits, last: Observation) -> Iterator[str]:
+    if baseline.doubt is not None:
+        yield f"the release before said what cannot be ({baseline.doubt}): not compared with it"
     health = last.health
     if health is None:
         return

@@ -222,3 +222,18 @@ def test_the_baseline_of_a_state_knows_what_was_up():
         rates={"east": 9.5}, infer_p95_ms=20.0, mqtt_connected=True, mqtt_per_s=9.0
     )
     assert baseline_from_state({}) == Baseline()
+
+
+@pytest.mark.parametrize("lie", [{"streams": {"east": 1e9}}, {"infer_p95_ms": 1e-9}, {"infer_p95_ms": 0.0}])
+def test_a_release_is_not_held_to_what_the_one_before_cannot_have_done(lie):
+    told = {"streams": {"east": 10.0, "west": 10.0}, "infer_p95_ms": 20.0, "available_bytes": 7, **lie}
+    baseline = baseline_from_state(told)
+    found = verdict(run(60), baseline=baseline)
+    assert (found.verdict, baseline.available_bytes) == (Verdict.GOOD, 7)
+    assert any("cannot be" in warning for warning in found.warnings)
+
+
+def test_an_impossible_word_of_the_one_before_takes_no_limit_of_the_manifest_away():
+    baseline = baseline_from_state({"streams": {"east": 1e9}})
+    found = verdict(run(60), baseline=baseline, limits=replace(LIMITS, infer_p95_ms=10.0))
+    assert found.verdict is Verdict.BAD

@@ -36,6 +36,12 @@ class Workshop:
             if (ROOT / shared).exists():
                 (folder / shared).symlink_to(ROOT / shared)
 
+    def require_sound(self) -> None:
+        """Raise SystemExit if a test fails without any mutant: it would be taken for one that noticed."""
+        for stage in (_DEVICE, _PUSH):
+            if failed := self._first_failure(stage):
+                raise SystemExit(f"nothing is wrong yet, and this fails: {failed}")
+
     def who_notices(self, mutant: Mutant) -> str | None:
         """Return the first test that fails, or what else tells; None if all pass."""
         by = self._who_notices(mutant)

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from edge.deploy.provision import wheels as gathering
+from edge.deploy.provision.admin import StepsAnswer
 from edge.deploy.provision.facts import FACTS_SCRIPT, facts_from_text
 from edge.deploy.provision.gatherer import Gatherer
 from edge.deploy.provision.jetson import extra_of
@@ -159,7 +160,7 @@ class Shell:
 
     def steps(self, request):
         self.asked.append(request)
-        return {"conflicts": [], "failed": None, "changes": ["install edge-deploy"], "applied": False}
+        return StepsAnswer(conflicts=(), failed=None, changes=("install edge-deploy",), applied=False)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edge.engine.kind import BuildRequest, EngineKind, QdqForm
+from edge.engine.kind import BuildRequest, EngineKind
 from edge.engine.select import build_and_load
 from edge.errors import DatasetError
 from edge.evaluate.coco_map import Accumulator, Accuracy
@@ -143,7 +143,7 @@ def evaluate_model(
 
 def _int8_mac_share(forms: Forms, arithmetic: Arithmetic) -> float | None:
     """Return how much of the model is in INT8 by its pairs or its table; whatever form the engine has asked for."""
-    return forms.qdq_model(QdqForm()).mac_share_int8 if arithmetic.precision is Precision.INT8 else None
+    return forms.mac_share_int8 if arithmetic.precision is Precision.INT8 else None
 
 
 def _images_by_stem(folder: Path) -> list[Path]:

@@ -78,6 +78,12 @@ class Forms:
         return self._qdq[form]
 
     @property
+    def mac_share_int8(self) -> float:
+        """Share of the multiply-accumulates in INT8, which no form changes: one that an engine has made is asked."""
+        made = next(iter(self._qdq.values()), None) or self.qdq_model(QdqForm())
+        return made.mac_share_int8
+
+    @property
     def ranges(self) -> Mapping[str, float] | None:
         """Largest absolute activation by tensor."""
         return None if self._table is None else {name: one.amax for name, one in self._table.tensors.items()}

@@ -11,7 +11,7 @@ from edge.calibrate.observations_file import read_observations
 from edge.calibrate.peaks import tensors_to_look_at
 from edge.calibrate.search import Choice, Found, Limits, search
 from edge.calibrate.table import CalibrationTable
-from edge.engine.kind import EngineKind, QdqForm
+from edge.engine.kind import EngineKind
 from edge.engine.select import quick_kind
 from edge.model.qdq import corrected_tensors, quantizable_tensors
 from edge.quantize.calibration.draft import made_table, ranges_by_method, with_means
@@ -179,7 +179,7 @@ class _Run:
             table=table,
             observations=observations,
             left_out=self._subject.left_out,
-            int8_mac_share=forms.qdq_model(QdqForm()).mac_share_int8,
+            int8_mac_share=forms.mac_share_int8,
             errors={} if found is None else {name: step.error for name, step in found.steps.items()},
             seconds=self._stages.seconds,
             findings=lint_table(table, facts_of_graph(forms.graph, forms.spec)),

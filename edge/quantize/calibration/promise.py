@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from edge.calibrate.table import CalibrationTable, Evidence
-from edge.engine.kind import QdqForm
 from edge.errors import VerificationError
 from edge.quantize.calibration.options import MaxDrop
 from edge.quantize.calibration.proof import Proof
@@ -42,7 +41,7 @@ class Promise:
             images=proof.images,
             float_=round(proof.float_, 5),
             int8=round(proof.int8, 5),
-            int8_mac_share=round(forms.qdq_model(QdqForm()).mac_share_int8, 4),
+            int8_mac_share=round(forms.mac_share_int8, 4),
             uncertainty=None if proof.uncertainty is None else round(proof.uncertainty, 5),
         )
         return msgspec.structs.replace(table, evidence=evidence)

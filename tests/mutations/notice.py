@@ -14,8 +14,6 @@ from pathlib import Path
 from tests.mutations.mutants import Mutant
 
 ROOT = Path(__file__).parents[2]
-_PARTS = ("edge", "tests", "pipelines", "calib_cache", "systemd", "docs", "setup.cfg", "pyproject.toml", "README.md")
-_NOISE = shutil.ignore_patterns("__pycache__", "*.pyc")
 _DEVICE = ("tests/unit/device", "tests/unit/runtime", "tests/unit/bundle", "tests/contracts/test_files_contract.py")
 _PUSH = ("tests/integration/push", "tests/integration/transport")
 _DEADLINE_S = 900.0
@@ -28,9 +26,9 @@ class Workshop:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        for part in _PARTS:
-            copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copyfile
-            copy(ROOT / part, folder / part, **({"ignore": _NOISE} if (ROOT / part).is_dir() else {}))
+        for name in _tracked():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
         self._noticed: dict[str, list[str]] = {}
         for shared in (".venv", ".cache", ".git"):
             if (ROOT / shared).exists():
@@ -97,3 +95,8 @@ class Workshop:
             return None
         failed = _FAILED.search(told)
         return failed[1] if failed else f"pytest ended with {child.returncode}: {told.splitlines()[-1:]}"
+
+
+def _tracked() -> list[str]:
+    told = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
+    return [name for name in map(os.fsdecode, told.split(b"\0")) if name and (ROOT / name).is_file()]

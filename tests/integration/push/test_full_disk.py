@@ -34,15 +34,14 @@ def test_f17_a_disk_that_fills_while_a_release_arrives_is_told_and_the_next_push
         memory = CutFiles(serving_old)
         full = FaultyFiles(memory, at=at, number=errno.ENOSPC, lasts=True, which=GROWING)
         outcome = pushes.try_push(device_over(full), pushes.new)
-        assert outcome.result == "failed"
+        assert (outcome.result, outcome.code, outcome.exit_code) == ("failed", "device.disk.space", 1)
         assert current_of(dict(memory.tree())) == pushes.old.name
         assert is_whole(dict(memory.tree()), pushes.old)
         pushes.push(device_over(memory), lambda: None, pushes.new)  # once there is room
         assert is_whole(dict(memory.tree()), pushes.new)
-        if outcome.code != "device.disk.space":
-            break
-        assert outcome.exit_code == 1
-    assert (at > 10, outcome.code) == (True, "build.died")  # all has arrived, and it is the builder that finds no room
+        if outcome.problem and ".state.json.tmp" in outcome.problem:
+            break  # all has arrived and is built: what follows is the switch, and its trial is taken up as any orphan
+    assert at > 18
 
 
 def test_f17_too_few_inodes_are_refused_before_a_byte_flows(pushes):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edge.errors import DeployError
@@ -138,6 +138,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # of a loaded machine, not of ours
 @given(st.dictionaries(st.sampled_from([*encode(THING), "other"]), JSON), st.integers(0, 3))
 def test_whatever_is_decoded_is_a_thing_or_a_misfit(values, revision):
     try:

@@ -73,7 +73,7 @@ def test_each_is_there_once_and_says_who_made_it_and_under_which_license(environ
 
 
 def test_it_names_no_index_and_no_wheel_of_ours_or_of_pycuda():
-    text = (ROOT / "edge/deploy/provision/lock.json").read_text()
+    text = (ROOT / "edge/deploy/provision/lock.json").read_text(encoding="utf-8")
     names = {one.name for wheels in LOCK.environments.values() for one in wheels}
 
     assert "://" not in text
@@ -103,7 +103,7 @@ def test_a_requirement_that_setup_cfg_gains_is_noticed():
     ],
 )
 def test_a_lock_that_is_not_as_it_has_to_be_is_refused(change):
-    values = json.loads((ROOT / "edge/deploy/provision/lock.json").read_text())
+    values = json.loads((ROOT / "edge/deploy/provision/lock.json").read_text(encoding="utf-8"))
     change(values)
 
     with pytest.raises(DeployError, match="the lock of wheels cannot be used") as caught:
@@ -112,7 +112,7 @@ def test_a_lock_that_is_not_as_it_has_to_be_is_refused(change):
 
 
 def test_the_file_is_as_make_lock_writes_it():
-    assert text_of(LOCK) == (ROOT / "edge/deploy/provision/lock.json").read_text()
+    assert text_of(LOCK) == (ROOT / "edge/deploy/provision/lock.json").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ INTERRUPTED = 130
 def run_command(command: click.Command, *, is_service: bool = False) -> NoReturn:
     """Run `command` and end the process with its exit code; a traceback is only shown with `-v`."""
     code = exit_code_of(command, is_service=is_service)
-    media = sys.modules.get("edge.media.stuck")  # only a command that has read streams has loaded it
+    media = sys.modules.get("edge.media.threads")  # only a command that has read streams has loaded it
     if media is not None and media.has_stuck_threads():
         # A thread that never came back from a decoder would crash the interpreter while it is taken down.
         sys.stdout.flush()

@@ -23,9 +23,9 @@ from edge.demo.score import Score
 from edge.demo.street.scene import Scene
 from edge.demo.witness import Witness
 from edge.errors import ConfigError
-from edge.runtime.build import build_parts
-from edge.runtime.report import RunReport
-from edge.runtime.service import Service
+from edge.runtime.pipeline.report import RunReport
+from edge.runtime.serve.parts import build_parts
+from edge.runtime.serve.service import Service
 from edge.types import Precision
 
 __all__ = ["DemoHooks", "DemoOptions", "DemoReport", "find_problems", "run_demo"]

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 from edge.errors import EdgeError, EndOfStream, SourceError
 from edge.media.backoff import Backoff
-from edge.media.stuck import join_or_remember
 from edge.media.tally import add_counts
+from edge.media.threads import join_or_remember
 from edge.protocols import FrameSource
 from edge.types import Frame, FrameHeader, SourceCounts, StreamId, StreamState
 

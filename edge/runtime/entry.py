@@ -61,7 +61,7 @@ def _recover(arguments: Sequence[str]) -> int:
     parser = _parser("recover", _RECOVER, "  edge-runtime recover --boot")
     parser.add_argument("--boot", action="store_true", help="say that nothing serves yet, as edge-recover.service does")
     options = parser.parse_args(arguments)
-    from edge.runtime.recover import recover_at_boot
+    from edge.runtime.trial.recover import recover_at_boot
 
     recovery = recover_at_boot(_device(options.root))
     on_trial = ", on trial" if recovery.is_on_trial else ""
@@ -72,7 +72,7 @@ def _recover(arguments: Sequence[str]) -> int:
 def _trial(arguments: Sequence[str]) -> int:
     options = _parser("trial", _TRIAL, "  edge-runtime trial").parse_args(arguments)
     from edge.device.units import SystemctlUnits
-    from edge.runtime.trial import run_trial
+    from edge.runtime.trial.trial import run_trial
 
     return run_trial(_device(options.root), SystemctlUnits())
 
@@ -89,7 +89,7 @@ def _rollback(arguments: Sequence[str]) -> int:
     parser.add_argument("--is-needed", action="store_true", help="change nothing; end with 1 where nothing has failed")
     options = parser.parse_args(arguments)
     from edge.device.units import SystemctlUnits
-    from edge.runtime.rollback import go_back, go_to, is_needed
+    from edge.runtime.trial.rollback import go_back, go_to, is_needed
 
     device = _device(options.root)
     if options.is_needed:
@@ -101,7 +101,7 @@ def _rollback(arguments: Sequence[str]) -> int:
 
 def _adopt(arguments: Sequence[str]) -> int:
     options = _parser("adopt", _ADOPT, "  edge-runtime adopt").parse_args(arguments)
-    from edge.runtime.handover import Taken, take_over
+    from edge.runtime.build.handover import Taken, take_over
 
     if take_over(_device(options.root)) is not Taken.ANSWER:
         sys.stderr.write("nothing was built that is asked for\n")

@@ -26,7 +26,7 @@ from edge.device.moment import this_moment
 from edge.device.releases import MANIFEST
 from edge.device.switch import arm, commit, switch_to
 from edge.engine.kinds import AUTO, choose_kind
-from edge.runtime.soundness import engine_versions
+from edge.runtime.trial.soundness import engine_versions
 from tests.support.manifests import allow, ssh_key
 
 TOML = 'name = "gate-01"\ncompatible = ["any"]\n'

@@ -27,7 +27,7 @@ BOARD = Machine(
 WORKER = (
     "import sys\n"
     f"sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
-    "from edge.runtime.engine_worker import main\n"
+    "from edge.runtime.build.worker import main\n"
     "from tests.support.fake_gpu import fake_board\n"
     "with fake_board(**{faults}):\n"
     "    code = main(sys.argv[1])\n"

@@ -25,7 +25,7 @@ from edge.device.moment import this_moment  # noqa: E402
 from edge.device.switch import commit, refuse, roll_back  # noqa: E402
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT, UnitState  # noqa: E402
 from edge.errors import DeployError  # noqa: E402
-from edge.runtime.handover import ANSWER  # noqa: E402
+from edge.runtime.build.handover import ANSWER  # noqa: E402
 from tests.support.workshop import leave_answer, leave_engine, request_of  # noqa: E402
 
 SCRIPT = {"build": "ok", "build_s": 0.0, "trial": "commit", "trial_s": 0.0, "restart": "ok", "restart_s": 0.0}

@@ -115,8 +115,8 @@ def _stat(pid: int) -> str:
 
 
 def _judge(root: Path) -> int:
-    from edge.runtime.rollback import go_back
-    from edge.runtime.trial import run_trial
+    from edge.runtime.trial.rollback import go_back
+    from edge.runtime.trial.trial import run_trial
 
     device, units = Device(Layout(root)), RealUnits(root)
     code = run_trial(device, units)

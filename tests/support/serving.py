@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from edge.device.device import Device
-from edge.runtime.build import build_parts
-from edge.runtime.deployed import open_release
-from edge.runtime.engine_build import Builder, Built, build_for_release
-from edge.runtime.report import RunReport
-from edge.runtime.service import Service
+from edge.runtime.build.engine import Builder, Built, build_for_release
+from edge.runtime.pipeline.report import RunReport
+from edge.runtime.serve.parts import build_parts
+from edge.runtime.serve.release import open_release
+from edge.runtime.serve.service import Service
 
 __all__ = ["build", "serve"]
 

@@ -8,8 +8,8 @@ from edge.bundle.manifest import HealthLimits
 from edge.device.device import Device
 from edge.device.health import Health, StreamHealth, read_health, write_health
 from edge.device.units import Units, UnitState
-from edge.runtime.judge import Observation
-from edge.runtime.trial import Trial
+from edge.runtime.trial.judge import Observation
+from edge.runtime.trial.trial import Trial
 
 S = 1_000_000_000
 LIMITS = HealthLimits(hold_s=20, deadline_s=60)

@@ -12,8 +12,8 @@ from edge.device.device import Device
 from edge.device.engine_record import BUILD, GOLDEN, PLAN, EngineInputs, EngineRecord
 from edge.device.layout import Layout
 from edge.engine.kinds import AUTO, choose_kind
-from edge.runtime.build_request import Request, decode_request
-from edge.runtime.handover import ANSWER, MADE
+from edge.runtime.build.handover import ANSWER, MADE
+from edge.runtime.build.request import Request, decode_request
 
 NUMBERS = json.dumps({"passed": True, "images": 1, "expected": 1, "found": 1, "extra": 0, "score_error": 0.0}).encode()
 

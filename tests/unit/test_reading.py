@@ -15,8 +15,8 @@ from edge.device.health import Health, StreamHealth, read_health, write_health
 from edge.errors import DeployError
 from edge.publish.numbering import EPOCH_FILE, raise_epoch
 from edge.reading import UnfitFile, json_object, json_value, read_file, read_part
-from edge.runtime.build_progress import read_progress
-from edge.runtime.build_request import read_request
+from edge.runtime.build.progress import read_progress
+from edge.runtime.build.request import read_request
 from tests.support.odd_files import LEFT, ODD, odd_file
 
 ROOT = Path(__file__).parents[2]
@@ -170,8 +170,8 @@ OPENS = {
     "device/lock.py": {"os.open"},  # a lock, not waited for
     "device/settings.py": {"json.JSONDecoder().raw_decode"},  # the values of lines, which were read by `edge.reading`
     "runtime/agent/entry.py": {"open"},  # /dev/null
-    "runtime/engine_inputs.py": {"read_bytes"},  # the model and its table, which the pipeline names
-    "runtime/engine_worker.py": {"json.loads"},  # the argument of the process
+    "runtime/build/inputs.py": {"read_bytes"},  # the model and its table, which the pipeline names
+    "runtime/build/worker.py": {"json.loads"},  # the argument of the process
 }
 READERS = {"open", "read_text", "read_bytes", "fdopen", "loads", "load", "raw_decode", "fromfile", "memmap", "mmap"}
 # Of frame sources, and of engines from what is in memory.

@@ -53,7 +53,7 @@ def bench(path: Path | None, wants_peaks: bool, engine: str, duration_s: float, 
 
 def _show_peaks(kind: str, *, as_json: bool) -> None:
     from edge.cli.output import echo_json, echo_pairs
-    from edge.runtime.peaks import measured_peaks
+    from edge.runtime.serve.peaks import measured_peaks
 
     if as_json:
         echo_json({"peaks": [peak.as_json() for peak in measured_peaks(kind)]})
@@ -69,7 +69,7 @@ def _show_costs(path: Path, duration_s: float, *, as_json: bool) -> None:
     from edge.cli.commands.run import report_lines
     from edge.cli.output import echo_json, echo_pairs
     from edge.config.load import load_pipeline
-    from edge.runtime.bench import bench as measure
+    from edge.runtime.serve.bench import bench as measure
 
     report = measure(load_pipeline(path), duration_s=duration_s)
     if as_json:

@@ -61,13 +61,13 @@ def _build(
     device: Device, pipeline: Path | None, request: Path | None, release: Path | None, deadline_s: float | None
 ) -> Mapping[str, Any] | None:
     from edge.cli.commands.run import stop_on_signals
-    from edge.runtime.build_request import read_request
+    from edge.runtime.build.request import read_request
 
     if request is not None and read_request(request) is None:
         return None  # before anything heavy is loaded: the way back starts this whether it asks for something or not
-    from edge.runtime.build_answer import answer_request
-    from edge.runtime.deployed import device_of_release
-    from edge.runtime.engine_build import Builder, build_for_pipeline, build_for_release, make_in_workshop
+    from edge.runtime.build.answer import answer_request
+    from edge.runtime.build.engine import Builder, build_for_pipeline, build_for_release, make_in_workshop
+    from edge.runtime.serve.release import device_of_release
 
     if release is not None:
         device, name = device_of_release(release)

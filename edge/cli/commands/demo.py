@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from edge.config.schema import MqttConfig
     from edge.demo.show import DemoReport
-    from edge.runtime.report import RunReport
+    from edge.runtime.pipeline.report import RunReport
 
 __all__ = ["demo"]
 

@@ -17,7 +17,7 @@ from edge.cli.border import INTERRUPTED, tell
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS
 from edge.errors import ConfigError
-from edge.runtime.report import RunReport
+from edge.runtime.pipeline.report import RunReport
 
 __all__ = ["report_lines", "run", "stop_on_signals"]
 
@@ -71,7 +71,7 @@ def run(
     What is in flight is inferred and published before it ends. Exits with 3 when a stream was down at
     the end, or an output has delivered nothing; as a service that is told to stop, with 0.
     """
-    from edge.runtime.serve import Serving, open_serving, serve
+    from edge.runtime.serve.serve import Serving, open_serving, serve
 
     if (path is None) == (release_dir is None):
         raise click.UsageError("give --pipeline FILE or --release DIR")
@@ -81,7 +81,7 @@ def run(
         parts = opened.build(annotate_dir=annotate_dir, annotate_every_s=annotate_every)
         engine = f"{parts.inference.engine.name} in {parts.precision.value}"
         tell(f"running {parts.name} with {engine}, {len(parts.sources)} streams")
-        report = serve(parts, opened.vitals, stop, duration_s=duration_s)
+        report = serve(parts, opened.heartbeat, stop, duration_s=duration_s)
         is_stopped = stop.is_set()
     for line in report_lines(report):
         tell(line)

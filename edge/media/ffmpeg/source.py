@@ -11,7 +11,7 @@ from edge.config.schema import StreamConfig
 from edge.errors import EdgeError, EndOfStream, SourceError
 from edge.media.address import Address
 from edge.media.ffmpeg.binding import Decoder, rgb_from_frame
-from edge.media.stuck import join_or_remember
+from edge.media.threads import join_or_remember
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts, StreamId
 from edge.vision import letterbox
 

@@ -15,7 +15,7 @@ from edge.device.switch import roll_back
 from edge.errors import DeployError
 from edge.runtime.agent.release import restart_runtime, start_trial
 from edge.runtime.agent.session import Session
-from edge.runtime.trust import require_trusted
+from edge.runtime.trial.trust import require_trusted
 from edge.wire.ending import Nothing
 from edge.wire.release import CollectedAnswer, ConfirmRequest, ReleaseAnswer, RollbackAnswer, RollbackRequest
 from edge.wire.verbs import GC, ROLLBACK

@@ -18,8 +18,8 @@ from edge.runtime.agent.builds import read_build_result, seconds_of
 from edge.runtime.agent.history import channels_of, check_not_bad, check_trusted_state, last_of
 from edge.runtime.agent.preflight import check_engine, check_preflight, need_of
 from edge.runtime.agent.session import Offer, Session
-from edge.runtime.soundness import why_better
-from edge.runtime.trust import time_of, verify_offer
+from edge.runtime.trial.soundness import why_better
+from edge.runtime.trial.trust import time_of, verify_offer
 from edge.wire.ending import problem_of
 from edge.wire.offering import OfferRequest, PlanAnswer, PlannedEngine, PutManifestAnswer
 from edge.wire.verbs import PUT_MANIFEST

@@ -16,10 +16,10 @@ from edge.errors import DeployError
 from edge.runtime.agent.builds import built_of, read_build_result
 from edge.runtime.agent.history import counters_of, spent_by
 from edge.runtime.agent.session import Offer, Session
-from edge.runtime.build_progress import read_progress
-from edge.runtime.build_request import ask
-from edge.runtime.handover import Taken, answered, take_over
-from edge.runtime.soundness import why_better
+from edge.runtime.build.handover import Taken, answered, take_over
+from edge.runtime.build.progress import read_progress
+from edge.runtime.build.request import ask
+from edge.runtime.trial.soundness import why_better
 from edge.wire.release import BuildAnswer, BuildRequest, ReleaseAnswer, StageRequest, SwitchAnswer, SwitchRequest
 from edge.wire.verbs import BUILD, STAGE, SWITCH
 

@@ -12,7 +12,7 @@ from edge.device.moment import is_clock_sure
 from edge.device.settings import read_settings
 from edge.errors import DeployError
 from edge.runtime.agent.history import channels_of
-from edge.runtime.trust import require_known
+from edge.runtime.trial.trust import require_known
 from edge.wire.status import FileReport, TakesReport
 
 __all__ = ["signed_by", "takes"]

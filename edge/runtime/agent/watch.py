@@ -20,7 +20,7 @@ from edge.reading import json_object
 from edge.runtime.agent.history import last_of
 from edge.runtime.agent.session import Session, facts_of
 from edge.runtime.agent.standing import signed_by, takes
-from edge.runtime.soundness import why_better
+from edge.runtime.trial.soundness import why_better
 from edge.wire.codec import Misfit, decode
 from edge.wire.ending import Nothing, Problem, problem_of
 from edge.wire.facts import FactsAnswer

@@ -13,8 +13,8 @@ from edge.device.device import Device
 from edge.device.engine_record import BUILD, GOLDEN, PLAN
 from edge.device.layout import Layout
 from edge.runtime.agent.builds import read_build_result
-from edge.runtime.build_request import ask
-from edge.runtime.handover import ANSWER, MADE, Taken, take_over
+from edge.runtime.build.handover import ANSWER, MADE, Taken, take_over
+from edge.runtime.build.request import ask
 from tests.support.device_releases import plan_of, serving, stage
 from tests.support.people import needs_root, people, provisioned_root, user_of
 from tests.support.workshop import leave_answer, leave_engine, leave_files, record_of, request_of

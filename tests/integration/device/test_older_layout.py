@@ -6,8 +6,8 @@ import pytest
 
 from edge.device.device import Device
 from edge.device.layout import Layout
-from edge.runtime.soundness import require_files
-from edge.runtime.trust import require_known
+from edge.runtime.trial.soundness import require_files
+from edge.runtime.trial.trust import require_known
 from tests.support.device_releases import serving
 from tests.support.people import (
     STRANGER,

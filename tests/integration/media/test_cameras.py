@@ -19,7 +19,7 @@ from edge.media.address import parse_address
 from edge.media.camera import Phase, StreamStatus
 from edge.media.gstreamer.source import GstSource
 from edge.media.select import make_source
-from edge.media.stuck import has_stuck_threads
+from edge.media.threads import has_stuck_threads
 from edge.types import ClockSource, ImageSize, StreamState
 from tests.support.clips import CANVAS, number_of, write_clip
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer, wait_until

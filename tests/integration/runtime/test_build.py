@@ -15,10 +15,10 @@ import pytest
 
 from edge.bundle.manifest import GoldenLimits
 from edge.errors import DeployError
-from edge.runtime.build_answer import answer_request
-from edge.runtime.build_request import ask as ask_for
-from edge.runtime.engine_build import Builder, build_for_pipeline, build_for_release, make_in_workshop
-from edge.runtime.handover import Taken, take_over
+from edge.runtime.build.answer import answer_request
+from edge.runtime.build.engine import Builder, build_for_pipeline, build_for_release, make_in_workshop
+from edge.runtime.build.handover import Taken, take_over
+from edge.runtime.build.request import ask as ask_for
 from tests.support.deployable import deployable
 from tests.support.device_releases import make_device, plan_of, serving
 from tests.support.wait import wait_until
@@ -272,8 +272,8 @@ def test_a_plan_that_cannot_be_loaded_any_more_is_named_and_built_anew(device, r
 def test_the_builder_says_how_far_it_is_while_it_works_and_leaves_nothing(device, release, caplog):
     slow = (
         "import json, sys, pathlib, time\n"
-        "from edge.runtime.build_progress import ProgressFile\n"
-        "from edge.runtime.engine_worker import main\n"
+        "from edge.runtime.build.progress import ProgressFile\n"
+        "from edge.runtime.build.worker import main\n"
         "from edge.types import Precision\n"
         "folder = pathlib.Path(json.loads(sys.argv[1])['folder'])\n"
         "ProgressFile(folder).of(Precision.INT8)('tactics', 0.5)\n"
@@ -422,7 +422,7 @@ def test_sigterm_leaves_no_half_engine(device, release, tmp_path):
         "from edge.device.device import Device\n"
         "from edge.device.layout import Layout\n"
         "from edge.errors import DeployError\n"
-        "from edge.runtime.engine_build import Builder, build_for_release\n"
+        "from edge.runtime.build.engine import Builder, build_for_release\n"
         "with stop_on_signals() as stop:\n"
         f"    worker = (sys.executable, '-c', {HANG!r})\n"
         f"    device = Device(Layout(Path({str(device.layout.root)!r})))\n"

@@ -11,8 +11,8 @@ import pytest
 
 from edge.device.engine_record import read_record
 from edge.errors import DeployError
-from edge.runtime.engine_build import Builder, build_for_release
-from edge.runtime.soundness import problem_of
+from edge.runtime.build.engine import Builder, build_for_release
+from edge.runtime.trial.soundness import problem_of
 from tests.support.deployable import deployable
 from tests.support.device_releases import make_device
 from tests.support.wait import wait_until
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 GATED = (
     "import sys, time\n"
     "from pathlib import Path\n"
-    "from edge.runtime.engine_worker import main\n"
+    "from edge.runtime.build.worker import main\n"
     "Path({begun!r}).touch()\n"
     "while not Path({go!r}).exists():\n"
     "    time.sleep(0.01)\n"
@@ -92,7 +92,7 @@ from pathlib import Path
 from edge.device.device import Device
 from edge.device.layout import Layout
 from edge.device.files import RealFiles
-from edge.runtime.engine_build import Builder, build_for_release
+from edge.runtime.build.engine import Builder, build_for_release
 import threading
 
 def die(*arguments):

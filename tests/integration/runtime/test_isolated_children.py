@@ -8,7 +8,7 @@ import pytest
 
 STARTS = {
     "the worker of a build": (
-        "import subprocess\nfrom edge.runtime.engine_build import _WORKER\nsubprocess.run([*_WORKER, '{}'])"
+        "import subprocess\nfrom edge.runtime.build.engine import _WORKER\nsubprocess.run([*_WORKER, '{}'])"
     ),
     "the probe of a GPU": "from edge.engine.tensorrt.probe import probe\nprobe('tensorrt')",
 }

@@ -17,9 +17,9 @@ from edge.device.moment import this_moment
 from edge.device.switch import commit, roll_back
 from edge.device.units import RUNTIME_UNIT, UnitState
 from edge.errors import DeployError
-from edge.runtime.engine_build import Builder, build_for_release
-from edge.runtime.recover import recover_at_boot
-from edge.runtime.rollback import go_back
+from edge.runtime.build.engine import Builder, build_for_release
+from edge.runtime.trial.recover import recover_at_boot
+from edge.runtime.trial.rollback import go_back
 from tests.support.collector import Collector
 from tests.support.deployable import deployable
 from tests.support.device_releases import attach_engine, forge, make_device, plan_of, put_on_trial, signer_of, stage

@@ -10,7 +10,7 @@ from edge.config.load import load_pipeline
 from edge.errors import EndOfStream
 from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq
-from edge.runtime.build import build_parts
+from edge.runtime.serve.parts import build_parts
 from edge.vision.letterbox import fill_border, paste
 from tests.integration.runtime.test_run import Run
 from tests.support import models

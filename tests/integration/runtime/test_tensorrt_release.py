@@ -11,10 +11,10 @@ from edge.bundle.manifest import GoldenLimits
 from edge.engine.pipeline_model import read_model
 from edge.errors import DeployError, EngineError
 from edge.runtime.agent.watch import _release as status_of
-from edge.runtime.deployed import open_release
-from edge.runtime.outlet import birth_message
-from edge.runtime.running import start_engine
-from edge.runtime.soundness import problem_of
+from edge.runtime.serve.engine import start_engine
+from edge.runtime.serve.publishing import birth_message
+from edge.runtime.serve.release import open_release
+from edge.runtime.trial.soundness import problem_of
 from tests.support import serving
 from tests.support.deployable import deployable
 from tests.support.device_releases import make_device

@@ -12,11 +12,11 @@ from edge.engine.kinds import choose_kind, facts_of, kinds
 from edge.engine.pipeline_model import read_model
 from edge.errors import ConfigError, DeployError, EngineError, MissingDependencyError
 from edge.runtime.agent.preflight import need_of
-from edge.runtime.build import build_parts
-from edge.runtime.deployed import open_release
 from edge.runtime.doctor import examine
-from edge.runtime.running import start_engine
-from edge.runtime.soundness import problem_of, require_files, why_better
+from edge.runtime.serve.engine import start_engine
+from edge.runtime.serve.parts import build_parts
+from edge.runtime.serve.release import open_release
+from edge.runtime.trial.soundness import problem_of, require_files, why_better
 from tests.support import serving
 from tests.support.deployable import deployable
 from tests.support.device_releases import make_device
@@ -90,7 +90,7 @@ def test_an_engine_of_a_kind_that_is_gone_is_another_system_s_and_is_built_anew(
     monkeypatch.setattr(edge.engine, "__path__", [path for path in edge.engine.__path__ if path != str(FOLDER)])
 
     assert problem_of(device, release).code == "device.engine.changed"
-    worker = (sys.executable, "-m", "edge.runtime.engine_worker")
+    worker = (sys.executable, "-m", "edge.runtime.build.worker")
     assert build(device, release, worker=worker).record.inputs.kind == "openvino"
     assert problem_of(device, release) is None
 
@@ -127,7 +127,7 @@ def test_a_better_kind_that_appears_later_is_named_and_the_working_engine_goes_o
     release = deployable(device, tmp_path / "source")
     with pytest.MonkeyPatch.context() as before:
         without_it(before)
-        build(device, release, worker=(sys.executable, "-m", "edge.runtime.engine_worker"))
+        build(device, release, worker=(sys.executable, "-m", "edge.runtime.build.worker"))
 
     told = "onnxruntime runs here by now and auto prefers it to openvino: push the release again to build for it"
     assert why_better(device, release) == told
@@ -155,7 +155,7 @@ def test_the_builder_s_process_builds_for_the_kind_that_it_was_told_or_not_at_al
     release = deployable(device, tmp_path / "source")
 
     with pytest.raises(DeployError, match=r"engine\.kind 'onnxruntime': expected one of"):  # which it does not find
-        build(device, release, worker=(sys.executable, "-m", "edge.runtime.engine_worker"))
+        build(device, release, worker=(sys.executable, "-m", "edge.runtime.build.worker"))
 
     assert not list(device.layout.root.rglob("model.plan"))
     with pytest.MonkeyPatch.context() as before:
@@ -172,7 +172,7 @@ def test_a_library_that_stopped_working_lets_the_engine_be_built_anew(device, tm
     def load(plan, spec, request):
         raise MissingDependencyError("onnxruntime is not importable")
 
-    monkeypatch.setattr("edge.runtime.running.load_kind", lambda name: types.SimpleNamespace(load=load))
+    monkeypatch.setattr("edge.runtime.serve.engine.load_kind", lambda name: types.SimpleNamespace(load=load))
 
     with pytest.raises(EngineError, match=r"cannot be loaded: onnxruntime is not importable"):
         build_parts(pipeline, deployed=deployed)

@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent
 WORKER = (
     "import sys, edge.engine\n"
     f"edge.engine.__path__.append({str(FOLDER)!r})\n"
-    "from edge.runtime.engine_worker import main\n"
+    "from edge.runtime.build.worker import main\n"
     "sys.exit(main(sys.argv[1]))"
 )
 

@@ -9,7 +9,7 @@ from edge.errors import EndOfStream, MissingDependencyError, SourceError
 from edge.media.backoff import Backoff
 from edge.media.camera import Camera, Phase
 from edge.media.recorded import Breakage, RecordedSource, Stall
-from edge.media.stuck import has_stuck_threads
+from edge.media.threads import has_stuck_threads
 from edge.types import DropReason, SourceCounts, StreamState, stream_id
 from tests.support.clips import CANVAS, numbered
 from tests.support.wait import wait_until

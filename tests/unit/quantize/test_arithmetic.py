@@ -21,7 +21,7 @@ from edge.model.inspect import ModelOverrides, inspect_model
 from edge.model.qdq import insert_qdq
 from edge.quantize.arithmetic import Arithmetic, arithmetic_of
 from edge.quantize.forms import Forms
-from edge.runtime.engine_worker import Job, main
+from edge.runtime.build.worker import Job, main
 from edge.types import ImageSize, Precision
 from tests.support import models
 from tests.support.tables import table_of, write_table_of

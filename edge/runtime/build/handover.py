@@ -1,0 +1,251 @@
+"""What a builder leaves in its own folder, and how edge-deploy takes it over. Standard library only.
+
+The builder works on a stranger's model with native code, as a user of its own: whatever lies in its folder may be of
+somebody who took it over. So its files are read as those of another user, what can be told of them otherwise is
+compared (docs/adr/0019), and they are copied: a file that was moved would still be the builder's, who could change it.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from edge.bundle.manifest import Manifest, Role, decode_manifest
+from edge.device.device import Device
+from edge.device.engine_record import (
+    BUILD,
+    GOLDEN,
+    MAX_PLAN_BYTES,
+    PLAN,
+    EngineRecord,
+    decode_record,
+    read_plan,
+)
+from edge.device.engines import check_key
+from edge.errors import DeployError
+from edge.reading import json_object, read_file
+from edge.runtime.build.request import Request, decode_request
+from edge.runtime.trial.soundness import engine_versions
+from edge.wire.codec import Misfit, decode
+from edge.wire.peer import REVISION
+from edge.wire.release import Golden
+
+__all__ = ["ANSWER", "MADE", "Taken", "adopt", "answered", "proof_of", "take_over"]
+
+ANSWER = "answer.json"
+MADE = "made"
+_MAX_ANSWER_BYTES = 64 * 1024
+_MAX_TEXT = 2000
+_PRECISIONS = ("int8", "fp16", "fp32")
+
+
+class Taken(enum.Enum):
+    """What was found: the answer to what was asked for, that to something else, or none."""
+
+    ANSWER = "answer"
+    OTHER = "other"
+    NOTHING = "nothing"
+
+
+def take_over(device: Device) -> Taken:
+    """Take over what the builder has answered to the request that stands; what came of it is in `build-result.json`.
+
+    An engine that is not what its builder says, or not of this release, ends as a build that failed.
+
+    Raises:
+        DeployError: `device.disk.*`; the request stands, and it can be taken over again.
+    """
+    layout = device.layout
+    asked = _asked(device)
+    answer = None if asked is None else _answer(layout.workshop)
+    if asked is None or answer is None:
+        return Taken.NOTHING
+    if (answer.get("id"), answer.get("release")) != (asked.id, asked.release):
+        return Taken.OTHER
+    device.durable.put(layout.build_result, json.dumps(_result(device, asked.release, answer)).encode(), mode=0o600)
+    device.durable.remove(layout.build_request)
+    return Taken.ANSWER
+
+
+def answered(device: Device) -> str:
+    """Return the number of the request that the builder has answered last; empty where there is no answer."""
+    return str((_answer(device.layout.workshop) or {}).get("id", ""))
+
+
+def adopt(device: Device, made: Path, key: str, *, manifest: Manifest | None, is_reused: bool = False) -> EngineRecord:
+    """Make what was built in the folder `made` an engine of this device; return its record.
+
+    Args:
+        device: whose engine.
+        made: what the builder has left: the plan, `build.json` and `golden.json`; with `is_reused` the last of them.
+        key: of the engine.
+        manifest: of the release that it is for; None: of a pipeline file, which has no golden frames.
+        is_reused: the builder has proven the engine that is here.
+
+    Raises:
+        DeployError: `build.untrusted` with what does not fit; `device.disk.*`.
+    """
+    stored = _intact(device, key)
+    if is_reused and stored is None:
+        raise _untrusted(f"the engine {key[:12]} that is said to be here is not, or is damaged")
+    if is_reused and stored is not None:
+        _prove(device, key, made, manifest)
+        return stored
+    record, plan = _built(made, key, manifest)
+    files = {PLAN: plan, BUILD: record.encode(), GOLDEN: _golden(made, manifest)}
+    device.engines.take(key, files, replaces=stored is None or stored.plan_sha256 != record.plan_sha256)
+    return record
+
+
+def _prove(device: Device, key: str, made: Path, manifest: Manifest | None) -> None:
+    """Note that the engine that is here has passed these golden frames, too."""
+    proof = proof_of(manifest)
+    if not proof or json_object(device.engines.read(key, GOLDEN)).get("proof") == proof:
+        return
+    device.durable.put(device.layout.engine(key) / GOLDEN, _golden(made, manifest))
+
+
+def proof_of(manifest: Manifest | None) -> str:
+    """Return what a passed gate stands for: these frames, within these limits; empty where there are none."""
+    if manifest is None:
+        return ""
+    frames = [one.sha256 for role in (Role.GOLDEN, Role.GOLDEN_IMAGE) for one in manifest.files_of(role)]
+    limits = manifest.golden
+    content = [*frames, limits.min_recall, limits.max_extra, limits.min_iou, limits.max_score_error]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16] if frames else ""
+
+
+def _asked(device: Device) -> Request | None:
+    path = device.layout.build_request
+    try:
+        return decode_request(device.durable.files.read(path), origin=str(path))
+    except (OSError, DeployError):  # nothing is asked, or what is asked is damaged: nobody waits for that
+        return None
+
+
+def _answer(workshop: Path) -> dict[str, Any] | None:
+    try:
+        return json_object(_read(workshop / ANSWER, most_bytes=_MAX_ANSWER_BYTES))
+    except (OSError, ValueError):
+        return None
+
+
+def _read(path: Path, *, most_bytes: int) -> bytes:
+    # Of the folder's owner and of no other name: a hard link could be to what only edge-deploy may read.
+    return read_file(path, most_bytes=most_bytes, owner=os.lstat(path.parent).st_uid)
+
+
+def _result(device: Device, release: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    if answer.get("ok") is not True:
+        return _failure(release, answer)
+    try:
+        return _adopted(device, release, answer)
+    except DeployError as error:
+        if error.code.startswith("device.disk."):
+            raise
+        return _failure(release, {"code": error.code, "problem": error.problem, "hint": error.hint})
+
+
+def _adopted(device: Device, release: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    manifest = decode_manifest(device.releases.manifest(release))
+    key = check_key(str(answer.get("key")))
+    is_reused = answer.get("reused") is True
+    record = adopt(device, device.layout.workshop / MADE, key, manifest=manifest, is_reused=is_reused)
+    if device.releases.engine_key(release) != key:
+        device.releases.attach_engine(release, key)
+    seconds = answer.get("seconds")
+    return {
+        "release": release,
+        "ok": True,
+        "key": key,
+        "seconds": seconds if isinstance(seconds, (int, float)) else 0.0,
+        "golden": _told(device, key) if proof_of(manifest) else None,
+        "reused": is_reused,
+        "engine": record.line[:_MAX_TEXT],
+        "precision": record.precision,
+        "report": dict(record.report),
+    }
+
+
+def _told(device: Device, key: str) -> dict[str, Any]:
+    return {name: value for name, value in json_object(device.engines.read(key, GOLDEN)).items() if name != "proof"}
+
+
+def _failure(release: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    evidence, hint = answer.get("evidence"), answer.get("hint")
+    return {
+        "release": release,
+        "ok": False,
+        "key": None,
+        "code": str(answer.get("code", "build.failed"))[:_MAX_TEXT],
+        "problem": str(answer.get("problem", "the build failed"))[:_MAX_TEXT],
+        "hint": None if hint is None else str(hint)[:_MAX_TEXT],
+        "evidence": evidence if isinstance(evidence, dict) else {},
+    }
+
+
+def _intact(device: Device, key: str) -> EngineRecord | None:
+    try:
+        return read_plan(device.engines, key, versions_of=engine_versions)[0]
+    except DeployError:
+        return None
+
+
+def _built(made: Path, key: str, manifest: Manifest | None) -> tuple[EngineRecord, bytes]:
+    try:
+        record = decode_record(_read(made / BUILD, most_bytes=_MAX_ANSWER_BYTES))
+        plan = _read(made / PLAN, most_bytes=max(0, min(record.plan_bytes, MAX_PLAN_BYTES)))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _untrusted(f"what was built cannot be read: {error}") from None
+    if (hashlib.sha256(plan).hexdigest(), len(plan)) != (record.plan_sha256, record.plan_bytes):
+        raise _untrusted(f"{PLAN} is not what {BUILD} says ({len(plan)} bytes, {record.plan_bytes} expected)")
+    if record.inputs.key != key:
+        raise _untrusted(f"{BUILD} describes engine {record.inputs.key[:12]}, not {key[:12]}")
+    if record.inputs.versions != engine_versions(record.inputs.kind):
+        raise _untrusted(f"it is of other software than is here: {record.inputs.kind}, {dict(record.inputs.versions)}")
+    if record.precision not in _PRECISIONS:
+        raise _untrusted(f"{record.precision!r} is no precision")
+    if manifest is not None:
+        _check_model(record, manifest)
+    return record, plan
+
+
+def _check_model(record: EngineRecord, manifest: Manifest) -> None:
+    models = {one.sha256 for one in manifest.files_of(Role.MODEL)}
+    tables = {None, *(one.sha256 for one in manifest.files_of(Role.CALIBRATION))}
+    if record.inputs.onnx_sha256 not in models or record.inputs.calibration_sha256 not in tables:
+        raise _untrusted(f"it was built of another model or table than those of release {manifest.release}")
+
+
+def _golden(made: Path, manifest: Manifest | None) -> bytes:
+    """Return what goes to `golden.json`: the numbers, and of which frames they are."""
+    proof = proof_of(manifest)
+    try:
+        numbers = json_object(_read(made / GOLDEN, most_bytes=_MAX_ANSWER_BYTES))
+    except FileNotFoundError:
+        numbers = {"passed": None}  # there are no golden frames, or it fails below
+    except (OSError, ValueError) as error:
+        raise _untrusted(f"{GOLDEN} cannot be read: {error}") from None
+    if proof and not _is_passed({name: value for name, value in numbers.items() if name != "proof"}):
+        raise _untrusted("it does not say that the golden frames of this release were passed")
+    return json.dumps({**numbers, "proof": proof}, indent=1).encode() + b"\n"
+
+
+def _is_passed(numbers: Mapping[str, Any]) -> bool:
+    try:
+        return decode(Golden, dict(numbers), where=GOLDEN, revision=0, ours=REVISION).passed and "passed" in numbers
+    except Misfit:
+        return False
+
+
+def _untrusted(problem: str) -> DeployError:
+    return DeployError(
+        "build.untrusted",
+        f"what the builder has left is not taken over: {problem}",
+        hint="push it again; if it repeats, somebody may have taken the builder over: look at journalctl -u edge-build",
+    )

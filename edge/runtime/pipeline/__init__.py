@@ -1,0 +1,1 @@
+"""Frames in flight: pulled, batched, inferred, counted."""

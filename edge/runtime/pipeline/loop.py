@@ -1,0 +1,127 @@
+"""The inference thread: while one batch is inferred, the next is filled and the one before is read out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.protocols import Engine
+from edge.runtime.pipeline.batcher import Batch, Batcher
+from edge.runtime.pipeline.counters import Counters
+from edge.types import Detections, DropReason, EngineOutput, FrameResult, StageTimes, StreamId
+from edge.vision.detect import Detector, select_classes
+
+__all__ = ["Inference", "InferenceLoop"]
+
+_TAKE_TIMEOUT_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inference:
+    """What the loop needs to turn a batch into results: `class_filter` holds the class ids of streams that want few."""
+
+    engine: Engine
+    detector: Detector
+    class_filter: Mapping[StreamId, NDArray[np.int32]]
+    on_results: Callable[[list[FrameResult]], None]
+    on_canvas: Callable[[Batch, NDArray[np.uint8], list[FrameResult]], None] | None = None
+
+
+class InferenceLoop:
+    """Runs until the batcher is closed and empty, or until the engine fails; `error` then says why."""
+
+    def __init__(self, inference: Inference, batcher: Batcher, counters: Counters) -> None:
+        self._engine = inference.engine
+        self._inference = inference
+        self._batcher = batcher
+        self._counters = counters
+        self._draining = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="infer", daemon=True)
+        self._begun: list[Batch] = []
+        self.error: BaseException | None = None
+        self.turns = 0  # grows as long as the loop is not stuck, also while there is nothing to infer
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def drain(self, timeout_s: float) -> bool:
+        """Infer what the closed batcher still holds, then end; return whether that came to an end in time."""
+        self._draining.set()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether batches are still being inferred."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        running: tuple[Batch, int] | None = None
+        try:
+            while running is not None or not self._draining.is_set() or self._has_more():
+                running = self._turn(running)
+                self.turns += 1
+        except BaseException as error:  # the border of this thread: recorded here, raised again by the service
+            self.error = error
+            self._count_failed()
+
+    def _turn(self, running: tuple[Batch, int] | None) -> tuple[Batch, int] | None:
+        if running is None:
+            return self._begin(_TAKE_TIMEOUT_S)
+        batch, started_at_ns = running
+        output = self._engine.wait(batch.index)
+        inferred_at_ns = time.monotonic_ns()
+        pixels = self._engine.canvases[batch.index].copy() if self._inference.on_canvas else None
+        self._batcher.give_back(batch.index)
+        # The next batch runs while this one is read out; its outputs are its own, so they do not meet.
+        following = self._begin(0)
+        results = self._read_out(batch, output, infer_ns=inferred_at_ns - started_at_ns, since_ns=inferred_at_ns)
+        self._counters.inferred(results)
+        self._begun.remove(batch)
+        self._inference.on_results(results)
+        if pixels is not None and self._inference.on_canvas is not None:
+            self._inference.on_canvas(batch, pixels, results)
+        return following
+
+    def _begin(self, timeout_s: float) -> tuple[Batch, int] | None:
+        batch = self._batcher.take(timeout_s)
+        if batch is None:
+            return None
+        self._begun.append(batch)
+        self._engine.start(batch.index, len(batch.rows))
+        return batch, time.monotonic_ns()
+
+    def _has_more(self) -> bool:
+        return not self._batcher.is_drained
+
+    def _read_out(self, batch: Batch, output: EngineOutput, *, infer_ns: int, since_ns: int) -> list[FrameResult]:
+        found = self._inference.detector.detect(output, [row.letterbox for row in batch.rows])
+        post_ns = time.monotonic_ns() - since_ns
+        return [
+            FrameResult(
+                header=row.header,
+                detections=self._wanted(row.header.stream, detections),
+                times=StageTimes(
+                    decode_ns=row.header.decode_ns,
+                    batch_wait_ns=batch.closed_at_ns - row.header.read_at_ns,
+                    infer_ns=infer_ns,
+                    post_ns=post_ns,
+                ),
+            )
+            for row, detections in zip(batch.rows, found, strict=True)
+        ]
+
+    def _wanted(self, stream: StreamId, detections: Detections) -> Detections:
+        class_ids = self._inference.class_filter.get(stream)
+        return detections if class_ids is None else select_classes(detections, class_ids)
+
+    def _count_failed(self) -> None:
+        for batch in self._begun:
+            for row in batch.rows:
+                self._counters.dropped(row.header.stream, DropReason.FAILED)

@@ -1,0 +1,98 @@
+"""One thread per stream: reads frames and puts them into the open batch."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from edge.errors import EdgeError, EndOfStream
+from edge.protocols import FrameSource
+from edge.runtime.pipeline.batcher import Batcher
+from edge.runtime.pipeline.counters import Counters
+from edge.types import DropReason, Frame
+
+__all__ = ["Puller"]
+
+_log = logging.getLogger(__name__)
+_READ_TIMEOUT_S = 0.2
+
+
+class Puller:
+    """Moves the frames of one source into batches until the source ends or `stop` is called.
+
+    A source that breaks ends its own puller only; `failure` then says why.
+    """
+
+    def __init__(self, source: FrameSource, batcher: Batcher, counters: Counters) -> None:
+        self._source = source
+        self._batcher = batcher
+        self._counters = counters
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"pull-{source.stream}", daemon=True)
+        self.failure: str | None = None
+
+    @property
+    def source(self) -> FrameSource:
+        """The source that is read."""
+        return self._source
+
+    def start(self) -> None:
+        """Begin reading."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to end after the frame in hand."""
+        self._stopping.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread; return whether it has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether more frames may come."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        stream = self._source.stream
+        try:
+            self._source.open()
+            while not self._stopping.is_set():
+                self._move_one()
+        except EndOfStream:
+            _log.info("stream ended stream=%s", stream)
+        except EdgeError as error:
+            self.failure = str(error)
+            _log.warning("stream failed stream=%s reason=%s", stream, error)
+        except Exception as error:  # the border of this thread: the other streams go on
+            self.failure = f"internal error: {error!r}"
+            _log.exception("stream failed stream=%s", stream)
+        finally:
+            self._batcher.leave(stream)
+            self._source.close()
+
+    def _move_one(self) -> None:
+        frame = self._source.read(_READ_TIMEOUT_S)
+        if frame is None:
+            self._batcher.leave(self._source.stream)
+            return
+        self._batcher.join(self._source.stream, is_live=self._source.is_live)
+        ticket = self._batcher.reserve(self._source.stream, is_live=self._source.is_live)
+        if ticket is None:
+            self._counters.dropped(self._source.stream, DropReason.STOPPED)
+            return
+        try:
+            newest = self._newest(frame) if ticket.has_waited and self._source.is_live else frame
+        except BaseException:
+            self._batcher.abandon(ticket)
+            self._counters.dropped(self._source.stream, DropReason.STOPPED)
+            raise
+        self._batcher.fill(ticket, newest)
+
+    def _newest(self, frame: Frame) -> Frame:
+        newer = self._source.read(0)
+        if newer is None:
+            return frame
+        self._counters.dropped(self._source.stream, DropReason.SUPERSEDED)
+        return newer

@@ -1,0 +1,182 @@
+"""What a pipeline costs on this machine: engine alone, decode alone, and the whole, measured in turn."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edge.config.load import Pipeline
+from edge.errors import SourceError
+from edge.protocols import Engine, FrameSource
+from edge.runtime.pipeline.report import RunReport
+from edge.runtime.serve.parts import build_parts
+from edge.runtime.serve.service import Service
+
+__all__ = ["BenchReport", "Cost", "bench"]
+
+_READ_TIMEOUT_S = 0.2
+_WARM_UP_S = 2.0  # opening a stream costs as much as a hundred frames: it is done before anything is measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Frames done in some time, and the CPU time of the whole process meanwhile."""
+
+    frames: int
+    elapsed_s: float
+    cpu_s: float
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            frames=self.frames + other.frames,
+            elapsed_s=self.elapsed_s + other.elapsed_s,
+            cpu_s=self.cpu_s + other.cpu_s,
+        )
+
+    @property
+    def cpu_ms_per_frame(self) -> float:
+        """CPU milliseconds, all cores together."""
+        return self.cpu_s * 1e3 / self.frames if self.frames else 0.0
+
+    def as_json(self) -> dict[str, float]:
+        """Return plain values."""
+        return {"fps": round(self.frames / self.elapsed_s, 2), "cpu_ms_per_frame": round(self.cpu_ms_per_frame, 3)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchReport:
+    """The measurements. `overhead` is CPU per frame of the running pipeline / (decode alone + engine alone).
+
+    `running` is the pipeline once it is warm; `whole` is the account of the same run from its start.
+    """
+
+    engine: Cost
+    decode: Cost
+    running: Cost
+    whole: RunReport
+
+    @property
+    def overhead(self) -> float:
+        """1.0 means that batching, detection and publishing cost nothing."""
+        parts_ms = self.engine.cpu_ms_per_frame + self.decode.cpu_ms_per_frame
+        return self.running.cpu_ms_per_frame / parts_ms if parts_ms else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; the keys are stable."""
+        return {
+            "engine": self.engine.as_json(),
+            "decode": self.decode.as_json(),
+            "running": self.running.as_json(),
+            "pipeline": self.whole.as_json(),
+            "overhead": round(self.overhead, 3),
+        }
+
+
+def bench(pipeline: Pipeline, *, duration_s: float) -> BenchReport:
+    """Return what `pipeline` costs, each part measured for `duration_s`.
+
+    Raises:
+        EdgeError: if the pipeline cannot be built or run.
+    """
+    # Half before and half after: a machine that warms up or slows down meanwhile does not move the ratio.
+    before = _parts_alone(pipeline, duration_s / 2)
+    running, whole = _whole(pipeline, duration_s)
+    after = _parts_alone(pipeline, duration_s / 2)
+    return BenchReport(engine=before[0] + after[0], decode=before[1] + after[1], running=running, whole=whole)
+
+
+def _whole(pipeline: Pipeline, duration_s: float) -> tuple[Cost, RunReport]:
+    parts = build_parts(pipeline)
+    at: list[Cost] = []
+
+    def note() -> None:
+        frames = sum(parts.counters.of_stream(source.stream).inferred for source in parts.sources)
+        at.append(Cost(frames=frames, elapsed_s=time.monotonic(), cpu_s=time.process_time()))
+
+    stop = threading.Event()
+
+    def end() -> None:
+        note()
+        stop.set()
+
+    timers = [threading.Timer(_WARM_UP_S, note), threading.Timer(_WARM_UP_S + duration_s, end)]
+    for timer in timers:
+        timer.start()
+    try:
+        report = Service(parts).run(stop)
+    finally:
+        for timer in timers:
+            timer.cancel()
+    if len(at) < len(timers):
+        raise SourceError(f"the streams ended before {_WARM_UP_S + duration_s:g} s", hint="set loop: true")
+    first, last = at
+    spent = Cost(
+        frames=last.frames - first.frames, elapsed_s=last.elapsed_s - first.elapsed_s, cpu_s=last.cpu_s - first.cpu_s
+    )
+    return spent, report
+
+
+def _parts_alone(pipeline: Pipeline, duration_s: float) -> tuple[Cost, Cost]:
+    parts = build_parts(pipeline)
+    try:
+        return _engine_alone(parts.inference.engine, duration_s), _decode_alone(parts.sources, duration_s)
+    finally:
+        parts.inference.engine.close()
+        parts.publisher.close()
+
+
+def _measure(step: Callable[[], int], duration_s: float) -> Cost:
+    cpu_at_start_s, started = time.process_time(), time.monotonic()
+    frames = 0
+    while time.monotonic() - started < duration_s:
+        frames += step()
+    return Cost(frames=frames, elapsed_s=time.monotonic() - started, cpu_s=time.process_time() - cpu_at_start_s)
+
+
+def _engine_alone(engine: Engine, duration_s: float) -> Cost:
+    for canvas in engine.canvases:
+        canvas[:] = np.random.default_rng(0).integers(0, 256, canvas.shape, np.uint8)
+
+    def infer_one_batch() -> int:
+        engine.start(0, engine.max_batch)
+        engine.wait(0)
+        return engine.max_batch
+
+    infer_one_batch()
+    return _measure(infer_one_batch, duration_s)
+
+
+def _decode_alone(sources: Sequence[FrameSource], duration_s: float) -> Cost:
+    stop, counts = threading.Event(), [0] * len(sources)
+
+    def read(index: int) -> None:
+        source = sources[index]
+        source.open()
+        try:
+            while not stop.is_set():
+                counts[index] += source.read(_READ_TIMEOUT_S) is not None
+        except SourceError:  # a file that ends early: what it gave is counted
+            return
+        finally:
+            source.close()
+
+    threads = [threading.Thread(target=read, args=(index,), daemon=True) for index in range(len(sources))]
+    for thread in threads:
+        thread.start()
+    stop.wait(_WARM_UP_S)
+    cpu_at_start_s, started, frames_at_start = time.process_time(), time.monotonic(), sum(counts)
+    stop.wait(duration_s)
+    cost = Cost(
+        frames=sum(counts) - frames_at_start,
+        elapsed_s=time.monotonic() - started,
+        cpu_s=time.process_time() - cpu_at_start_s,
+    )
+    stop.set()
+    for thread in threads:
+        thread.join()
+    return cost

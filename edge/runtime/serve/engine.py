@@ -1,0 +1,121 @@
+"""The engine of a pipeline that runs: of a release the plan that was built and proven here, else one built now."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from edge.config.load import Pipeline
+from edge.device.engine_record import EngineRecord
+from edge.engine.kind import BuildRequest, load_kind
+from edge.engine.pipeline_model import max_batch_of
+from edge.engine.section import ChosenEngine, choose_engine
+from edge.engine.select import build_and_load
+from edge.errors import ConfigError, EngineError, MissingDependencyError
+from edge.protocols import Engine
+from edge.quantize.arithmetic import arithmetic_of
+from edge.quantize.forms import Forms
+from edge.runtime.build.inputs import require_same_inputs
+from edge.runtime.serve.release import Deployed
+from edge.runtime.trial.soundness import told_of_better
+from edge.types import ModelSpec, Precision
+
+__all__ = ["Running", "start_engine"]
+
+_log = logging.getLogger(__name__)
+_KEY_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """An engine that is loaded.
+
+    Attributes:
+        engine: ready to infer.
+        kind: by its name in a pipeline file.
+        precision: what it computes in; another one than was asked for where a fallback took its place.
+        asked: what was asked for.
+        why: of the two, in words; empty where nothing is to be said.
+        calibration: first digits of the SHA-256 of the calibration table's file, where it has a part in it.
+    """
+
+    engine: Engine
+    kind: str
+    precision: Precision
+    asked: Precision
+    why: str = ""
+    calibration: str | None = None
+
+
+def start_engine(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed | None) -> Running:
+    """Return the engine of a pipeline, or of the release that it is of.
+
+    Raises:
+        ConfigError: if the release's engine does not belong to it, or the calibration table cannot be used.
+        EngineError: if the engine cannot be built or loaded here.
+    """
+    return _build(pipeline, spec) if deployed is None else _load(pipeline, spec, deployed)
+
+
+def _build(pipeline: Pipeline, spec: ModelSpec) -> Running:
+    arithmetic, chosen = arithmetic_of(pipeline, spec), choose_engine(pipeline)
+    _log.info("engine kind=%s reason=%s", chosen.kind, chosen.reason)
+    request = BuildRequest(
+        precision=arithmetic.precision,
+        max_batch=max_batch_of(pipeline),
+        options=chosen.options,
+        score_threshold=pipeline.config.model.score_threshold,
+    )
+    return Running(
+        engine=build_and_load(load_kind(chosen.kind), Forms(spec, arithmetic.table), request),
+        kind=chosen.kind,
+        precision=arithmetic.precision,
+        asked=arithmetic.precision,
+        calibration=arithmetic.calibration,
+    )
+
+
+def _load(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed) -> Running:
+    record = deployed.record
+    chosen, note = _chosen_before(pipeline, record)
+    require_same_inputs(record.inputs, pipeline, spec, chosen)
+    request = BuildRequest(
+        precision=deployed.precision,
+        max_batch=max_batch_of(pipeline),
+        options=chosen.options,
+        score_threshold=pipeline.config.model.score_threshold,
+    )
+    try:
+        engine = load_kind(record.inputs.kind).load(deployed.plan, spec, request)
+    except (EngineError, MissingDependencyError) as error:
+        raise _unusable(record, error.problem) from error
+    return Running(
+        engine=engine,
+        kind=record.inputs.kind,
+        precision=deployed.precision,
+        asked=Precision(record.inputs.precision),
+        why="; ".join(part for part in (record.why, note) if part),
+        calibration=deployed.calibration,
+    )
+
+
+def _chosen_before(pipeline: Pipeline, record: EngineRecord) -> tuple[ChosenEngine, str]:
+    """Return the kind that the engine was built for, and a note if another one would be chosen by now."""
+    built, best = record.inputs.kind, choose_engine(pipeline)
+    if best.kind == built:
+        return best, ""
+    try:
+        chosen = choose_engine(pipeline, kind=built)
+    except (ConfigError, EngineError):  # no configuration is wrong: another engine has to be built
+        raise _unusable(record, f"it is of {built}, here runs {best.reason}") from None
+    note = told_of_better(best.kind, built)
+    _log.warning("engine of a lesser kind key=%s note=%s", record.inputs.key[:_KEY_SHOWN], note)
+    return chosen, note
+
+
+def _unusable(record: EngineRecord, why: str) -> EngineError:
+    """Return the error that lets the service ask for a new engine (`edge.runtime.trial.rollback`)."""
+    return EngineError(
+        f"engine {record.inputs.key[:_KEY_SHOWN]} cannot be loaded: {why}",
+        hint="it is built again by itself, or: push the release again",
+    )

@@ -1,0 +1,126 @@
+"""Makes the parts of a pipeline from its file: model, engine, sources, publishers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.config.credentials import Credential, read_credential
+from edge.config.load import Pipeline
+from edge.engine.pipeline_model import detector_of, read_model
+from edge.media.select import make_source
+from edge.protocols import Engine, FrameSource
+from edge.runtime.pipeline.annotate import Annotator
+from edge.runtime.pipeline.batcher import Batcher
+from edge.runtime.pipeline.counters import Counters
+from edge.runtime.pipeline.loop import Inference
+from edge.runtime.serve.engine import start_engine
+from edge.runtime.serve.last_switch import LastSwitch
+from edge.runtime.serve.publishing import birth_message, make_frame_publisher, make_publisher
+from edge.runtime.serve.release import Deployed
+from edge.runtime.serve.service import Parts
+from edge.runtime.serve.stream_states import StreamStates
+from edge.types import FrameResult, ModelSpec, StreamId
+
+__all__ = ["build_parts"]
+
+
+def build_parts(
+    pipeline: Pipeline,
+    *,
+    deployed: Deployed | None = None,
+    annotate_dir: Path | None = None,
+    annotate_every_s: float = 1.0,
+) -> Parts:
+    """Return the parts of `pipeline`, ready to run.
+
+    Args:
+        pipeline: the file.
+        deployed: of a release, what is run of it; None: what the pipeline says is prepared here and now.
+        annotate_dir: folder for frames with boxes drawn in; None: none are written.
+        annotate_every_s: seconds of video between two of them, per stream.
+
+    Raises:
+        EdgeError: if the file, the model, the calibration table, the engine or a secret cannot be used.
+    """
+    config = pipeline.config
+    spec = read_model(pipeline)
+    filters = _class_filters(pipeline, spec)
+    running = start_engine(pipeline, spec, deployed)
+    info = birth_message(pipeline, spec, running, deployed)
+    publisher = make_publisher(pipeline, info)
+    frame_publisher = make_frame_publisher(pipeline, publisher, info)
+
+    def publish(results: list[FrameResult]) -> None:
+        for result in results:
+            frame_publisher.publish(result)
+
+    streams = [StreamId(stream.id) for stream in config.streams]
+    states = StreamStates(streams, publisher, device=info.device)
+    annotator = None if annotate_dir is None else Annotator(annotate_dir, labels=spec.labels, every_s=annotate_every_s)
+    counters = Counters()
+    return Parts(
+        name=pipeline.path.stem,
+        device=info.device,
+        precision=running.precision,
+        sources=_sources(pipeline, spec, states),
+        inference=Inference(
+            engine=running.engine,
+            detector=detector_of(pipeline, spec),
+            class_filter=filters,
+            on_results=publish,
+            on_canvas=None if annotator is None else annotator.write,
+        ),
+        batcher=_batcher(pipeline, running.engine, counters),
+        counters=counters,
+        publisher=publisher,
+        states=states,
+        last_switch=None if deployed is None else LastSwitch(publisher, deployed.layout, device=info.device),
+    )
+
+
+def _batcher(pipeline: Pipeline, engine: Engine, counters: Counters) -> Batcher:
+    return Batcher(
+        engine.canvases,
+        max_wait_s=pipeline.config.batch.max_wait_ms / 1e3,
+        pad_value=engine.preprocess.pad_value,
+        on_drop=counters.dropped,
+    )
+
+
+def _class_filters(pipeline: Pipeline, spec: ModelSpec) -> dict[StreamId, NDArray[np.int32]]:
+    filters = {}
+    for index, stream in enumerate(pipeline.config.streams):
+        unknown = [label for label in stream.classes or () if label not in spec.labels]
+        if unknown:
+            known = ", ".join(spec.labels[:10]) + (", ..." if len(spec.labels) > 10 else "")
+            problem = f"got {unknown[0]!r}, the labels of {spec.name} are {known}"
+            raise pipeline.error(("streams", index, "classes"), problem)
+        if stream.classes is not None:
+            filters[StreamId(stream.id)] = np.array([spec.labels.index(label) for label in stream.classes], np.int32)
+    return filters
+
+
+def _sources(pipeline: Pipeline, spec: ModelSpec, states: StreamStates) -> Sequence[FrameSource]:
+    return [
+        make_source(
+            stream,
+            preprocess=spec.preprocess,
+            base_dir=pipeline.path.parent,
+            credential=_user_and_password(stream.credential),
+            on_status=states.change,
+        )
+        for stream in pipeline.config.streams
+    ]
+
+
+def _user_and_password(name: str | None) -> tuple[str, str] | None:
+    credential = _credential(name)
+    return None if credential is None else (credential.user, credential.password)
+
+
+def _credential(name: str | None) -> Credential | None:
+    return None if name is None else read_credential(name)

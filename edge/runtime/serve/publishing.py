@@ -1,0 +1,110 @@
+"""What leaves the device, made from the pipeline file: publishers, birth message, numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from pathlib import Path
+
+from edge.config.credentials import read_credential
+from edge.config.load import Pipeline
+from edge.protocols import Publisher
+from edge.publish.convert import rfc3339_from_ns
+from edge.publish.fanout import FanoutPublisher
+from edge.publish.frames import FramePublisher
+from edge.publish.jsonl import JsonlPublisher
+from edge.publish.messages import EngineInfo, InfoMessage, ModelInfo
+from edge.publish.mqtt.publisher import MqttPublisher
+from edge.publish.numbering import Numbering, raise_epoch
+from edge.publish.selection import Selection
+from edge.reading import read_file
+from edge.runtime.serve.engine import Running
+from edge.runtime.serve.release import Deployed
+from edge.types import ModelSpec
+from edge.version import __version__
+
+__all__ = ["birth_message", "device_name", "make_frame_publisher", "make_publisher"]
+
+_KEY_SHOWN = 8  # as of a calibration: enough to tell the engines of a fleet apart
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def device_name(configured: str | None) -> str:
+    """Return the topic level of this machine: as configured, or its host name in the characters that are allowed."""
+    if configured is not None:
+        return configured
+    host = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().split(".")[0].lower()).strip("-")
+    return host[:32] or "device"
+
+
+def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:
+    """Return the publisher that the pipeline asks for; it begins to connect at once.
+
+    Raises:
+        ConfigError: if a secret, a certificate or the file of JSON lines cannot be used.
+    """
+    config = pipeline.config
+    publishers: list[Publisher] = []
+    if config.mqtt is not None:
+        name = config.mqtt.credential
+        credential = None if name is None else read_credential(name)
+        publishers.append(MqttPublisher(config.mqtt, info=info, credential=credential, base_dir=pipeline.path.parent))
+    if config.publish.jsonl is not None:
+        target = config.publish.jsonl
+        path = target if target == "-" else str(pipeline.resolve(target))
+        publishers.append(JsonlPublisher(path, device=info.device))
+    return FanoutPublisher(publishers)
+
+
+def make_frame_publisher(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -> FramePublisher:
+    """Return what selects, numbers and publishes frame results, on the epoch of the birth message."""
+    publish = pipeline.config.publish
+    return FramePublisher(
+        publisher,
+        device=info.device,
+        numbering=Numbering(info.epoch),
+        selection=Selection(publish.mode, heartbeat_s=publish.heartbeat_s),
+        labels=info.labels,
+        model=info.model,
+    )
+
+
+def birth_message(
+    pipeline: Pipeline, spec: ModelSpec, running: Running, deployed: Deployed | None = None
+) -> InfoMessage:
+    """Return what is said of this start; it raises the device's epoch."""
+    config = pipeline.config
+    device = config.device if config.device is not None or deployed is None else deployed.device
+    return InfoMessage(
+        device=device_name(device),
+        software=f"edge-deploy {__version__}",
+        epoch=raise_epoch(_state_dir(pipeline)),
+        started_at=rfc3339_from_ns(time.time_ns()),
+        model=ModelInfo(
+            name=spec.name if deployed is None else deployed.model_name,
+            release=None if deployed is None else deployed.release,
+            engine=None if deployed is None else deployed.record.inputs.key[:_KEY_SHOWN],
+            calibration=running.calibration,
+            precision=running.precision.value,
+        ),
+        engine=EngineInfo(
+            kind=running.kind,
+            name=running.engine.name,
+            precision=running.precision.value,
+            asked=running.asked.value,
+            why=running.why or None,
+        ),
+        labels=list(spec.labels),
+        streams=[stream.id for stream in config.streams],
+        boot_id=read_file(_BOOT_ID).decode("ascii").strip() if _BOOT_ID.exists() else None,
+    )
+
+
+def _state_dir(pipeline: Pipeline) -> Path:
+    given = os.environ.get("STATE_DIRECTORY")
+    if given:  # systemd's; several are separated by colons
+        return Path(given.split(":")[0])
+    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return home / "edge-deploy" / device_name(pipeline.config.device)

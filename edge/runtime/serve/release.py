@@ -1,0 +1,122 @@
+"""What is run of a release on a device: nothing that was not verified a moment before."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.bundle.manifest import Manifest, Role
+from edge.config.load import Pipeline, load_pipeline
+from edge.device.device import Device
+from edge.device.engine_record import EngineRecord
+from edge.device.layout import Layout
+from edge.device.releases import check_release
+from edge.device.settings import read_settings
+from edge.errors import ConfigError, DeployError
+from edge.quantize.arithmetic import CALIBRATION_DIGITS
+from edge.runtime.trial.soundness import require_engine, require_files
+from edge.runtime.trial.trust import require_known
+from edge.types import Precision
+
+__all__ = ["Deployed", "device_of_release", "open_release"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """A verified release.
+
+    Attributes:
+        release: its name.
+        model_name: what the messages call the model: the name of the pipeline that was bundled.
+        layout: of the device that it is on.
+        device: the name of this device in its device.toml, for pipelines that state none; None: it has none.
+        record, plan: of the engine.
+    """
+
+    release: str
+    model_name: str
+    layout: Layout
+    device: str | None
+    record: EngineRecord
+    plan: bytes
+
+    @property
+    def precision(self) -> Precision:
+        """What runs, which a fallback may have decided."""
+        return Precision(self.record.precision)
+
+    @property
+    def calibration(self) -> str | None:
+        """First digits of the SHA-256 of the calibration table's file, where it has a part in what runs."""
+        sha256 = self.record.inputs.calibration_sha256
+        return sha256[:CALIBRATION_DIGITS] if sha256 is not None and self.precision is Precision.INT8 else None
+
+
+def device_of_release(folder: Path) -> tuple[Device, str]:
+    """Return the device and the name of the release in `folder`, which may be `current`.
+
+    Raises:
+        ConfigError: if no release of a device is there.
+    """
+    # `current` is resolved once: if the switch moves while this runs, all files are still of one release.
+    found = folder.resolve()
+    root = found.parents[4] if len(found.parents) > 4 else found
+    layout = Layout(root)
+    try:
+        is_there = layout.release(check_release(found.name)) == found and found.is_dir()
+    except DeployError:
+        is_there = False
+    if not is_there:
+        raise ConfigError(
+            f"--release {folder}: expected a release of this device, /var/lib/edge-deploy/current or releases/NAME",
+            hint="push one: edge-deploy push",
+        )
+    return Device(layout), found.name
+
+
+def open_release(folder: Path) -> tuple[Pipeline, Deployed]:
+    """Return the pipeline of a release, and what is run of it.
+
+    Raises:
+        ConfigError: if there is no release, it was changed, nobody whom this device trusts has signed it, or its engine
+            is damaged or was built by other software.
+    """
+    device, release = device_of_release(folder)
+    try:
+        manifest = _verified(device, release)
+        record, plan = require_engine(device, release)
+    except DeployError as error:
+        raise ConfigError(f"{error.problem} ({error.code})", hint=error.hint) from error
+    pipeline = load_pipeline(device.layout.release(release) / manifest.files_of(Role.PIPELINE)[0].path)
+    return pipeline, Deployed(
+        release=release,
+        model_name=manifest.pipeline_name,
+        layout=device.layout,
+        device=_name_of(device),
+        record=record,
+        plan=plan,
+    )
+
+
+def _verified(device: Device, release: str) -> Manifest:
+    try:
+        signed = require_known(device, release)
+    except DeployError as problem:
+        if problem.code.startswith("verify."):
+            raise
+        # No ssh-keygen, no list of signers: what was verified when it came goes on (docs/adr/0018).
+        _log.error("release is served though its signature cannot be verified release=%s reason=%s", release, problem)
+        return require_files(device, release, has_clips=True)
+    if signed.withdrawn is not None:
+        _log.warning("release is served though its signer is not trusted any more release=%s", release)
+    return require_files(device, release, signed.manifest, has_clips=True)
+
+
+def _name_of(device: Device) -> str | None:
+    try:
+        return read_settings(device.layout.device_toml).name
+    except DeployError:  # then by the host's name, as for every pipeline
+        return None

@@ -1,0 +1,87 @@
+"""From a pipeline file or a release to a running service that says how it stands."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.config.load import Pipeline, load_pipeline
+from edge.device.layout import Layout
+from edge.device.notify import Notifier
+from edge.runtime.pipeline.report import RunReport
+from edge.runtime.serve.heartbeat import Heartbeat, health_path
+from edge.runtime.serve.parts import build_parts
+from edge.runtime.serve.release import Deployed, open_release
+from edge.runtime.serve.service import Parts, Service
+from edge.runtime.serve.warm_up import warm_up
+
+__all__ = ["Serving", "open_serving", "serve"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """What is to run, read and verified; `deployed` is None for a pipeline file."""
+
+    pipeline: Pipeline
+    deployed: Deployed | None
+    heartbeat: Heartbeat
+
+    def build(self, *, annotate_dir: Path | None = None, annotate_every_s: float = 1.0) -> Parts:
+        """Return its parts, as `build_parts` does."""
+        self.heartbeat.loading("loading the engine")
+        return build_parts(
+            self.pipeline, deployed=self.deployed, annotate_dir=annotate_dir, annotate_every_s=annotate_every_s
+        )
+
+
+def open_serving(*, path: Path | None, release_dir: Path | None, health: Path | None) -> Serving:
+    """Return what is to run: the pipeline at `path`, or else the release in `release_dir`.
+
+    Args:
+        path: a pipeline file; None: the release.
+        release_dir: a release's folder on this device, or `current`.
+        health: where the health file goes; None: to the place where a device has it, if there is one.
+
+    Raises:
+        ConfigError: if the file cannot be used as written, or the release is not what it was.
+    """
+    notifier = Notifier()
+    notifier.tell("STATUS=reading what to run")
+    if release_dir is None:
+        if path is None:
+            raise ValueError("neither a pipeline file nor a release")
+        pipeline, deployed = load_pipeline(path), None
+    else:
+        pipeline, deployed = open_release(release_dir)
+    heartbeat = Heartbeat(
+        notifier,
+        path=health_path(health, Layout().health),
+        release="" if deployed is None else deployed.release,
+    )
+    return Serving(pipeline=pipeline, deployed=deployed, heartbeat=heartbeat)
+
+
+def serve(parts: Parts, heartbeat: Heartbeat, stop: threading.Event, *, duration_s: float | None = None) -> RunReport:
+    """Run the parts until `stop` is set, `duration_s` is over or every stream has ended; return the final account.
+
+    Raises:
+        EngineError: if the engine fails.
+    """
+    heartbeat.loading("warming up the engine")
+    try:
+        warm_up(parts.inference.engine)
+    except BaseException:
+        parts.inference.engine.close()
+        parts.publisher.close()
+        raise
+    heartbeat.ready()
+
+    def tick(report: RunReport) -> None:
+        heartbeat.tick(report)
+        if parts.last_switch is not None:
+            parts.last_switch.tick()
+
+    return Service(parts, on_stop=heartbeat.stopping).run(
+        stop, duration_s=duration_s, on_tick=tick, tick_s=heartbeat.every_s
+    )

@@ -1,0 +1,184 @@
+"""The running pipeline: starts its threads, watches them, and ends them so that every frame has a fate."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.deadline import Deadline
+from edge.media.camera import StreamStatus
+from edge.protocols import FrameSource, Publisher
+from edge.reading import read_file
+from edge.runtime.pipeline.batcher import Batcher
+from edge.runtime.pipeline.counters import Counters, report_stream
+from edge.runtime.pipeline.loop import Inference, InferenceLoop
+from edge.runtime.pipeline.puller import Puller
+from edge.runtime.pipeline.report import RunReport, RunTimes
+from edge.runtime.serve.last_switch import LastSwitch
+from edge.runtime.serve.stream_states import StreamStates
+from edge.types import DropReason, Precision, StreamId
+
+__all__ = ["Parts", "Service"]
+
+_log = logging.getLogger(__name__)
+_TICK_S = 0.1
+_PULLER_STOP_S = 10.0
+_DRAIN_S = 30.0
+_FLUSH_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that a pipeline consists of, made and not yet started; `last_switch` only where a release runs."""
+
+    name: str
+    device: str
+    precision: Precision
+    sources: Sequence[FrameSource]
+    inference: Inference
+    batcher: Batcher
+    counters: Counters
+    publisher: Publisher
+    states: StreamStates
+    last_switch: LastSwitch | None = None
+
+
+class Service:
+    """Runs a pipeline once; `on_stop` is called when it begins to end."""
+
+    def __init__(self, parts: Parts, *, on_stop: Callable[[], None] = lambda: None) -> None:
+        self._parts = parts
+        self._on_stop = on_stop
+        self._pullers = [Puller(source, parts.batcher, parts.counters) for source in parts.sources]
+        self._loop = InferenceLoop(parts.inference, parts.batcher, parts.counters)
+        self._started_at_ns = 0
+        self._cpu_at_start_s = 0.0
+        self._times_at_end = RunTimes(elapsed_s=0, cpu_s=0, peak_memory_bytes=0)
+        self._statuses_at_end: Mapping[StreamId, StreamStatus] = {}
+        self._failed: set[StreamId] = set()
+
+    def run(
+        self,
+        stop: threading.Event,
+        *,
+        duration_s: float | None = None,
+        on_tick: Callable[[RunReport], None] | None = None,
+        tick_s: float = _TICK_S,
+    ) -> RunReport:
+        """Run until `stop` is set, `duration_s` is over or every stream has ended; return the final account.
+
+        `on_tick` is called about every `tick_s` seconds with an account so far, by the calling thread.
+
+        Raises:
+            EngineError: if the engine failed; everything is closed then as well.
+        """
+        self._started_at_ns, self._cpu_at_start_s = time.monotonic_ns(), time.process_time()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._parts.inference.engine.close)
+            stack.callback(self._close_publisher)
+            stack.callback(self._drain)
+            self._loop.start()
+            for puller in self._pullers:
+                puller.start()
+            self._watch(stop, duration_s, _Ticker(on_tick, tick_s))
+        if self._loop.error is not None:
+            raise self._loop.error
+        return self._report(self._times_at_end, is_final=True)
+
+    def _watch(self, stop: threading.Event, duration_s: float | None, ticker: _Ticker) -> None:
+        deadline_ns = None if duration_s is None else self._started_at_ns + round(duration_s * 1e9)
+        while self._loop.is_alive and not stop.wait(min(_TICK_S, ticker.every_s)):
+            self._announce_failures()
+            ticker.tick(lambda: self._report(self._times(), is_final=False))
+            if not any(puller.is_alive for puller in self._pullers):
+                _log.info("all streams have ended")
+                return
+            if self._parts.publisher.is_broken:
+                _log.error("nothing that is found can be delivered any more: stopping")
+                return
+            if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
+                return
+
+    def _drain(self) -> None:
+        self._on_stop()
+        self._announce_failures()
+        self._statuses_at_end = self._parts.states.statuses()
+        # Order matters: first nothing new comes, then what is in the batches is inferred, then it is published.
+        for puller in self._pullers:
+            puller.stop()
+        if not self._loop.is_alive:  # nobody makes room any more: wake those who wait for a row
+            self._parts.batcher.close()
+        deadline = Deadline.after(_PULLER_STOP_S)
+        late = [puller for puller in self._pullers if not puller.join(deadline.left_s)]
+        for puller in late:
+            _log.error("stream does not stop stream=%s", puller.source.stream)
+        self._parts.batcher.close()
+        if not self._loop.drain(_DRAIN_S):
+            _log.error("inference does not end")
+        while (batch := self._parts.batcher.take(0)) is not None:  # the engine has failed: nobody will infer these
+            for row in batch.rows:
+                self._parts.counters.dropped(row.header.stream, DropReason.STOPPED)
+            self._parts.batcher.give_back(batch.index)
+        self._times_at_end = self._times()
+
+    def _close_publisher(self) -> None:
+        self._parts.publisher.flush(_FLUSH_S)
+        self._parts.publisher.close()
+
+    def _announce_failures(self) -> None:
+        for puller in self._pullers:
+            stream = puller.source.stream
+            if puller.failure is not None and stream not in self._failed:
+                self._failed.add(stream)
+                self._parts.states.fail(stream, puller.failure)
+
+    def _times(self) -> RunTimes:
+        return RunTimes(
+            elapsed_s=(time.monotonic_ns() - self._started_at_ns) / 1e9,
+            cpu_s=time.process_time() - self._cpu_at_start_s,
+            peak_memory_bytes=_peak_memory_bytes(),
+        )
+
+    def _report(self, times: RunTimes, *, is_final: bool) -> RunReport:
+        parts = self._parts
+        streams = [report_stream(source.stream, source.counts(), parts.counters) for source in parts.sources]
+        return RunReport(
+            name=parts.name,
+            engine=parts.inference.engine.name,
+            precision=parts.precision,
+            times=times,
+            streams=tuple(streams),
+            statuses=self._statuses_at_end if is_final else parts.states.statuses(),
+            stages_ms=parts.counters.stage_json(),
+            batch_sizes=parts.counters.batch_sizes(),
+            published=parts.publisher.by_output(),
+            recent=parts.counters.recent(),
+            turns=self._loop.turns,
+            is_final=is_final,
+        )
+
+
+class _Ticker:
+    """Calls somebody at most every `every_s` seconds; an account costs too much to be made for nobody."""
+
+    def __init__(self, on_tick: Callable[[RunReport], None] | None, every_s: float) -> None:
+        self.every_s = every_s
+        self._on_tick = on_tick
+        self._due_s = 0.0
+
+    def tick(self, report: Callable[[], RunReport]) -> None:
+        if self._on_tick is not None and time.monotonic() >= self._due_s:
+            self._due_s = time.monotonic() + self.every_s
+            self._on_tick(report())
+
+
+def _peak_memory_bytes() -> int:
+    # Not ru_maxrss: that starts at what the parent process had when it started this one.
+    status = read_file(Path("/proc/self/status")).decode("ascii", "replace")
+    peak = next((line for line in status.splitlines() if line.startswith("VmHWM:")), "VmHWM: 0 kB")
+    return int(peak.split()[1]) * 1024

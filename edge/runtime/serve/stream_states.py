@@ -1,0 +1,69 @@
+"""Which streams are up, as subscribers see it: one retained message per stream, and the device's state over them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from edge.media.camera import StreamStatus
+from edge.protocols import Publisher
+from edge.publish.convert import rfc3339_from_ns
+from edge.publish.messages import DeviceState, StateMessage, StreamStateMessage
+from edge.types import StreamId, StreamState
+
+__all__ = ["StreamStates"]
+
+
+class StreamStates:
+    """Takes status changes from any thread and publishes those that are news."""
+
+    def __init__(self, streams: Sequence[StreamId], publisher: Publisher, *, device: str) -> None:
+        self._lock = threading.Lock()
+        self._publisher = publisher
+        self._device = device
+        self._statuses = {
+            stream: StreamStatus(stream=stream, state=StreamState.CONNECTING, reason="starting", reconnects=0)
+            for stream in streams
+        }
+        self._device_state: DeviceState = "online"
+
+    def statuses(self) -> Mapping[StreamId, StreamStatus]:
+        """Return the latest status of each stream."""
+        with self._lock:
+            return dict(self._statuses)
+
+    def change(self, status: StreamStatus) -> None:
+        """Take note of a stream's new status."""
+        since = rfc3339_from_ns(time.time_ns())
+        with self._lock:
+            self._statuses[status.stream] = status
+            self._publish_stream(status, since)
+            self._publish_device(since)
+
+    def fail(self, stream: StreamId, reason: str) -> None:
+        """Take note that a stream was given up by us."""
+        before = self.statuses()[stream]
+        self.change(replace(before, state=StreamState.DOWN, reason=reason))
+
+    def _publish_stream(self, status: StreamStatus, since: str) -> None:
+        is_up = status.state is StreamState.UP
+        self._publisher.publish(
+            StreamStateMessage(
+                device=self._device,
+                stream=status.stream,
+                state=status.state.value,
+                reason=None if is_up else status.reason,
+                since=since,
+            )
+        )
+
+    def _publish_device(self, since: str) -> None:
+        # A file that was read to its end is no fault; neither is a camera that has not answered yet.
+        down = [stream for stream, status in self._statuses.items() if status.state is StreamState.DOWN]
+        state: DeviceState = "degraded" if down else "online"
+        if state != self._device_state:
+            self._device_state = state
+            reason = f"down: {', '.join(down)}" if down else None
+            self._publisher.publish(StateMessage(device=self._device, state=state, since=since, reason=reason))

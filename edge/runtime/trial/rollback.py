@@ -1,0 +1,175 @@
+"""`edge-runtime rollback`: the one way back, whatever has failed. Standard library only.
+
+It moves the switch, or asks for the engine to be built anew, and leaves starting things to the unit that runs it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from edge.device.device import Device
+from edge.device.moment import Moment, this_moment
+from edge.device.releases import check_release
+from edge.device.state import Phase, State
+from edge.device.switch import arm, count_attempt, roll_back, switch_to
+from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, Units, UnitState
+from edge.errors import DeployError, EngineError
+from edge.reading import json_object
+from edge.runtime.build.request import ask
+from edge.runtime.trial.on_record import record, recorded_failure
+from edge.runtime.trial.soundness import is_sound, problem_of, put_aside, require_engine
+from edge.runtime.trial.trial import REFUSED
+from edge.runtime.trial.trust import is_known, problem_of_signature, require_trusted
+from edge.version import __version__
+
+__all__ = ["WayBack", "go_back", "go_to", "is_needed"]
+
+_log = logging.getLogger(__name__)
+_EX_CONFIG = 78
+_EX_ENGINE = EngineError.exit_code
+_REBUILDS = 2  # in a row; what is still not well then is better left
+_REBUILT = ("device.engine.damaged", "device.engine.changed", "device.engine.missing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayBack:
+    """What was done: `release` is current now (None: nothing serves); `is_rebuild`: its engine is to be built anew."""
+
+    release: str | None
+    note: str
+    is_rebuild: bool = False
+
+
+def is_needed(device: Device, units: Units) -> bool:
+    """Return whether the runtime or a trial has failed; where that cannot be known, that one has.
+
+    systemd starts the way back also when a runtime had to be killed on its way down, say because the release before
+    hangs while a push restarts it. The one that has taken its place is not to blame.
+    """
+    try:
+        return _has_failed(device.state(), units)
+    except Exception as error:  # even a defect of ours must not stand before the way back, which will tell it
+        _log.warning("not known whether anything has failed reason=%s", error)
+        return True
+
+
+def go_back(device: Device, units: Units, reason: str, *, moment: Moment | None = None) -> WayBack:
+    """Do what a failure of the runtime or of a trial asks for; do nothing where neither has failed.
+
+    A release whose engine no longer fits this device is not left: another system needs another engine of the same
+    release, and of an older one too. What is damaged is put aside, so that a push or a build makes it anew.
+
+    Raises:
+        DeployError: `person.failed`, when nothing is left that could be done alone; `device.*`.
+    """
+    moment = moment or this_moment()
+    state, current = device.state(), device.releases.current()
+    if not _has_failed(state, units):
+        return WayBack(release=current, note="nothing has failed")
+    with recorded_failure(device, "rollback", release=current, moment=moment):
+        way = _way_back(device, units, state, current, reason, moment)
+    record(device, "rollback", f"{way.note}; {way.release or 'nothing'} is current", release=current, moment=moment)
+    return way
+
+
+def _way_back(device: Device, units: Units, state: State, current: str | None, reason: str, moment: Moment) -> WayBack:
+    problem = None if current is None else _problem_of(device, units, current)
+    if current is not None and problem is not None:
+        _log.error("release cannot serve release=%s code=%s problem=%s", current, problem.code, problem.problem)
+        put_aside(device, current, problem)
+        if _may_rebuild(device, state, current, problem):
+            count_attempt(device, f"{reason}: {problem.problem}", moment=moment)
+            ask(device, current)
+            return WayBack(release=current, note=f"asked for a new engine: {problem.problem}", is_rebuild=True)
+    why = state.reason or f"{reason}: {_what_failed(units) if problem is None else problem.problem}"
+    landing = roll_back(
+        device,
+        why,
+        moment=moment,
+        is_valid=lambda release: is_sound(device, release) and is_known(device, release),
+        check_trust=lambda release: require_trusted(device, release),
+    )
+    done = "went back" if landing.release != current else "tries again"
+    return WayBack(release=landing.release, note=f"{done}: {why}")
+
+
+def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayBack:
+    """Put a release that is kept on trial, because a person asks for it.
+
+    Raises:
+        DeployError: `request.release`, `request.rollback` if it is not kept or cannot serve; `lock.trial`;
+            `verify.signature.*` if its signer does not count today.
+    """
+    check_release(release)
+    problem = problem_of(device, release)
+    if problem is not None:
+        kept = ", ".join(device.releases.names()) or "none"
+        raise DeployError(
+            "request.rollback", f"release {release} cannot serve: {problem.problem}", hint=f"kept are: {kept}"
+        )
+    require_trusted(device, release)
+    moment = moment or this_moment()
+    with recorded_failure(device, "rollback", release=release, moment=moment):
+        arm(device, release, moment=moment, by_force=True)
+        switch_to(device, release)
+    record(device, "rollback", "on trial, asked for on the device", release=release, moment=moment)
+    return WayBack(release=release, note="on trial: restart edge-runtime, then start edge-trial")
+
+
+def _problem_of(device: Device, units: Units, current: str) -> DeployError | None:
+    return problem_of_signature(device, current) or problem_of(device, current) or _outdated(device, units, current)
+
+
+def _outdated(device: Device, units: Units, current: str) -> DeployError | None:
+    """Return a problem if the service cannot use its engine: it alone can see that.
+
+    What an engine is built from is worked out by the software, which may have been replaced; and a plan with the right
+    digest may still be one that a library or a device will not load, or that fails when it runs.
+    """
+    record, _ = require_engine(device, current)
+    try:
+        status = units.state(RUNTIME_UNIT).exit_status
+    except DeployError:
+        return None
+    if status == _EX_ENGINE:
+        return DeployError("device.engine.damaged", f"the service cannot run its engine {record.inputs.key[:12]}")
+    if status != _EX_CONFIG or record.software == __version__:
+        return None
+    return DeployError("device.engine.changed", f"the engine was built by edge-deploy {record.software}")
+
+
+def _what_failed(units: Units) -> str:
+    """Return what systemd knows: without it, a release that ends before its trial begins would fail for no reason."""
+    try:
+        unit = units.state(RUNTIME_UNIT)
+    except DeployError as error:
+        return error.problem
+    return f"{unit.active}, {unit.result}, exit status {unit.exit_status}"
+
+
+def _has_failed(state: State, units: Units) -> bool:
+    if state.phase is Phase.TRIAL and state.reason is not None:
+        return True
+    try:
+        return units.is_failed(RUNTIME_UNIT) or (state.phase is Phase.TRIAL and _has_died(units.state(TRIAL_UNIT)))
+    except DeployError as error:  # whoever started us had a reason; one attempt too many is counted, not lost
+        _log.warning("unit cannot be looked at reason=%s", error)
+        return True
+
+
+def _has_died(trial: UnitState) -> bool:
+    """Return whether a trial ended without a verdict; one that refused a release has left its reason with that one."""
+    return trial.active == "failed" and trial.exit_status != REFUSED
+
+
+def _may_rebuild(device: Device, state: State, current: str, problem: DeployError) -> bool:
+    """Return whether a new engine may help: not on trial, where the fallback is at hand, and not again and again."""
+    if problem.code not in _REBUILT or state.phase is not Phase.IDLE or state.attempts_this_boot >= _REBUILDS:
+        return False
+    try:
+        result = json_object(device.durable.files.read(device.layout.build_result))
+    except (OSError, ValueError):
+        return True
+    has_failed = result.get("release") == current and result.get("ok") is not True
+    return not has_failed

@@ -1,0 +1,235 @@
+"""Which precision a device gets: the gate and a race decide, and the report says why."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from edge.device.engine_record import EngineInputs, EngineRecord
+from edge.engine.kind import Plan
+from edge.errors import DeployError, EngineError, ModelError
+from edge.evaluate.golden import GoldenScore
+from edge.runtime.build.choice import Candidate, choose_precision
+from edge.runtime.build.gate import race
+from edge.types import Precision
+
+INT8, FP16, FP32 = Precision.INT8, Precision.FP16, Precision.FP32
+LABELS = ("person",)
+WORK = np.random.default_rng(0).random((64, 64))
+
+
+@dataclasses.dataclass
+class Working:
+    """An engine that multiplies matrices: `rounds` of them, so that one is slower than another by what it does."""
+
+    rounds: int
+    max_batch: int = 2
+    batches: int = 0
+
+    def __post_init__(self):
+        self.canvases = tuple(np.zeros((self.max_batch, 8, 8, 3), np.uint8) for _ in range(2))
+
+    def start(self, index, count):
+        assert (index, count) == (0, self.max_batch)
+
+    def wait(self, index):
+        self.batches += 1
+        values = WORK
+        for _ in range(self.rounds):
+            values = np.tanh(values @ WORK)
+        return values
+
+
+FAST, SLOW = 2, 60
+
+
+def score(*failures):
+    return GoldenScore(
+        images=4, expected=10, found=10 - len(failures), extra=0, mean_iou=0.9, score_error=0.01, failures=failures
+    )
+
+
+class Maker:
+    """Builds what it was told of each precision, and remembers what it was asked for."""
+
+    def __init__(self, **known):
+        self.known, self.asked = known, []
+
+    def __call__(self, precision):
+        self.asked.append(precision)
+        known = self.known[precision.value]
+        if isinstance(known, Exception):
+            raise known
+        rounds, golden = known
+        plan = Plan(data=precision.value.encode(), report={"route": "of a test"})
+        return Candidate(precision=precision, plan=plan, engine=Working(rounds), score=golden)
+
+
+def choose(make, fallback=FP16, asked=INT8):
+    return choose_precision(asked, fallback, make, gate=None, labels=LABELS)
+
+
+def test_without_a_fallback_nothing_else_is_built():
+    make = Maker(int8=(SLOW, score()))
+
+    made = choose(make, fallback=None)
+
+    assert (made.candidate.precision, make.asked, made.report) == (INT8, [INT8], {"route": "of a test"})
+
+
+def test_without_a_fallback_what_fails_the_gate_is_refused_with_its_numbers():
+    with pytest.raises(DeployError, match=r"int8 engine built here does not find .*: 9 of 10") as caught:
+        choose(Maker(int8=(FAST, score("9 of 10"))), fallback=None)
+
+    assert caught.value.code == "smoke.accuracy"
+    assert caught.value.evidence["found"] == 9
+
+
+def test_int8_that_passes_and_is_faster_stays_with_the_times_of_both():
+    made = choose(Maker(int8=(FAST, score()), fp16=(SLOW, score())))
+
+    assert made.candidate.precision is INT8
+    told = made.report["fallback"]
+    assert (told["asked"], told["other"], told["taken"]) == ("int8", "fp16", None)
+    assert told["int8_ms"] < told["fp16_ms"]
+    assert told["ratio"] < 1
+    assert "reason" not in told
+
+
+def test_int8_that_fails_the_gate_gives_way_and_says_so():
+    make = Maker(int8=(FAST, score("9 of 10 were found again")), fp16=(SLOW, score()))
+
+    made = choose(make)
+
+    assert (made.candidate.precision, made.candidate.plan.data) == (FP16, b"fp16")
+    told = made.report["fallback"]
+    assert told["taken"] == "fp16"
+    assert told["reason"] == "int8 does not find what the float model finds: 9 of 10 were found again"
+    assert told["golden"]["found"] == 9
+
+
+def test_int8_that_is_not_faster_gives_way_and_says_so():
+    made = choose(Maker(int8=(SLOW, score()), fp16=(FAST, score())))
+
+    assert made.candidate.precision is FP16
+    told = made.report["fallback"]
+    assert told["reason"].startswith("int8 is not faster here: ")
+    assert told["ratio"] > 1
+
+
+def test_int8_that_is_not_faster_stays_if_the_fallback_fails_the_gate():
+    made = choose(Maker(int8=(SLOW, score()), fp16=(FAST, score("too much"))))
+
+    assert made.candidate.precision is INT8
+    assert made.report["fallback"]["taken"] is None
+
+
+def test_where_neither_passes_the_numbers_of_both_are_told_and_no_fallback_is_advised():
+    with pytest.raises(DeployError) as caught:
+        choose(Maker(int8=(FAST, score("int8 misses")), fp16=(FAST, score("fp16 misses"))))
+
+    assert caught.value.code == "smoke.accuracy"
+    assert caught.value.problem == (
+        "the fp16 engine built here does not find what the float model finds: fp16 misses; nor does int8: int8 misses"
+    )
+    assert caught.value.hint == (
+        "the release before goes on serving; fp16 fails, too, so calibrating again does not help: "
+        "see edge-runtime doctor"
+    )
+
+
+def line_of(made):
+    inputs = EngineInputs(
+        onnx_sha256="0" * 64,
+        calibration_sha256="1" * 64,
+        kind="tensorrt",
+        precision="int8",
+        max_batch=2,
+        input_size=(96, 96),
+        preprocess_sha256="2" * 64,
+        fallback="fp16",
+    )
+    precision, report = made.candidate.precision.value, made.report
+    line = EngineRecord(
+        inputs=inputs, plan_sha256="3" * 64, plan_bytes=1, seconds=1.0, precision=precision, report=report
+    ).line
+    return re.sub(r"[0-9.]+ ms", "N ms", line)
+
+
+NO_FP16 = EngineError("precision fp16: this CPU computes FP32, INT8")
+WORDS = {
+    "int8 passes and is faster": (
+        {"int8": (FAST, score()), "fp16": (SLOW, score())},
+        "tensorrt int8, of a test",
+    ),
+    "int8 fails its gate": (
+        {"int8": (FAST, score("9 of 10")), "fp16": (SLOW, score())},
+        "tensorrt fp16 instead of int8, of a test: int8 does not find what the float model finds: 9 of 10",
+    ),
+    "int8 is slower": (
+        {"int8": (SLOW, score()), "fp16": (FAST, score())},
+        "tensorrt fp16 instead of int8, of a test: int8 is not faster here: N ms for a batch, fp16 N ms",
+    ),
+    "int8 is slower, but fp16 fails its gate": (
+        {"int8": (SLOW, score()), "fp16": (FAST, score("too much"))},
+        "tensorrt int8, of a test: int8 is not faster here: N ms for a batch, fp16 N ms, but fp16 does not find what "
+        "the float model finds: too much",
+    ),
+    "int8 fails, and there is no fp16": (
+        {"int8": (FAST, score("9 of 10")), "fp16": NO_FP16, "fp32": (SLOW, score())},
+        "tensorrt fp32 instead of int8, of a test: int8 does not find what the float model finds: 9 of 10; not here: "
+        "precision fp16: this CPU computes FP32, INT8",
+    ),
+    "int8 passes, and there is nothing else": (
+        {"int8": (FAST, score()), "fp16": NO_FP16, "fp32": EngineError("no memory")},
+        "tensorrt int8, of a test: no fallback to hold int8 against; not here: precision fp16: this CPU computes FP32, "
+        "INT8; no memory",
+    ),
+}
+
+
+@pytest.mark.parametrize(("known", "told"), WORDS.values(), ids=WORDS)
+def test_what_a_person_is_told_of_the_choice(known, told):
+    assert line_of(choose(Maker(**known))) == told
+
+
+ABSENT = EngineError("precision fp16: this CPU computes FP32, INT8")
+BEYOND = ModelError("m: weights of Conv_3 are beyond float16")
+
+
+@pytest.mark.parametrize("absent", [ABSENT, BEYOND])
+def test_a_precision_that_the_machine_or_the_model_lacks_is_passed_over(absent):
+    make = Maker(int8=(FAST, score("misses")), fp16=absent, fp32=(SLOW, score()))
+
+    made = choose(make)
+
+    assert make.asked == [INT8, FP16, FP32]
+    assert made.candidate.precision is FP32
+    assert made.report["fallback"]["absent"] == absent.problem
+
+
+def test_without_any_other_precision_int8_that_passes_stays_and_one_that_fails_is_refused():
+    none = {"fp16": ABSENT, "fp32": EngineError("no memory")}
+
+    made = choose(Maker(int8=(SLOW, score()), **none))
+    assert (made.candidate.precision, made.report["fallback"]["taken"]) == (INT8, None)
+
+    with pytest.raises(DeployError, match=r"misses; nothing to fall back to: precision fp16: this CPU .*; no memory"):
+        choose(Maker(int8=(SLOW, score("misses")), **none))
+
+
+def test_what_cannot_be_built_at_all_is_no_reason_to_fall_back():
+    with pytest.raises(EngineError, match="no INT8 here"):
+        choose(Maker(int8=EngineError("no INT8 here"), fp16=(FAST, score())))
+
+
+def test_a_race_is_run_in_turn_on_full_batches_of_the_golden_frames():
+    one, two = Working(FAST), Working(FAST)
+    canvases = [np.full((8, 8, 3), level, np.uint8) for level in (1, 2, 3)]
+
+    timed = race(one, two, canvases)
+
+    assert one.batches == two.batches == timed.pairs + 1
+    assert [canvas.max() for canvas in one.canvases[0]] == [1, 2]
+    assert 0.2 < timed.ratio < 5

@@ -1,0 +1,234 @@
+"""The batcher alone, with canvases of a few pixels and a clock that the test turns."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from edge.runtime.pipeline.batcher import Batcher
+from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, StreamId
+from edge.vision.letterbox import fit
+
+SIZE = ImageSize(width=8, height=8)
+PREPROCESS = Preprocess(size=SIZE)
+
+
+class Clock:
+    def __init__(self):
+        self.ns = 1_000_000_000
+
+    def __call__(self):
+        return self.ns
+
+
+def frame(stream, number, *, value=None, source=(8, 4), read_at_ns=1_000_000_000):
+    letterbox = fit(ImageSize(width=source[0], height=source[1]), PREPROCESS)
+    shape = (letterbox.fitted.height, letterbox.fitted.width, 3)
+    header = FrameHeader(
+        stream=StreamId(stream),
+        frame=number,
+        pts_ns=0,
+        captured_at_ns=0,
+        clock=ClockSource.FILE,
+        source_size=letterbox.source,
+        read_at_ns=read_at_ns,
+    )
+    return Frame(header=header, letterbox=letterbox, image=np.full(shape, value or number, np.uint8))
+
+
+@pytest.fixture
+def drops():
+    return []
+
+
+@pytest.fixture
+def make(drops):
+    def make_batcher(rows=2, canvases=2, max_wait_s=0.02, clock=None):
+        arrays = [np.full((rows, 8, 8, 3), 114, np.uint8) for _ in range(canvases)]
+        batcher = Batcher(
+            arrays,
+            max_wait_s=max_wait_s,
+            pad_value=114,
+            on_drop=lambda stream, reason: drops.append((stream, reason)),
+            clock_ns=clock or time.monotonic_ns,
+        )
+        batcher.arrays = arrays
+        return batcher
+
+    return make_batcher
+
+
+def put(batcher, one, *, is_live=False):
+    batcher.join(one.header.stream, is_live=is_live)
+    ticket = batcher.reserve(one.header.stream, is_live=is_live)
+    batcher.fill(ticket, one)
+    return ticket
+
+
+def test_a_batch_is_closed_when_every_live_stream_that_is_up_has_a_row(make):
+    batcher = make(rows=3, clock=Clock())
+    batcher.join("a", is_live=True)
+    batcher.join("b", is_live=True)
+    put(batcher, frame("a", 1), is_live=True)
+    assert batcher.take(0) is None
+
+    put(batcher, frame("b", 2), is_live=True)
+
+    batch = batcher.take(0)
+    assert [row.header.stream for row in batch.rows] == ["a", "b"]
+    assert batcher.arrays[batch.index][0, 4, 4, 0] == 1
+    assert batcher.arrays[batch.index][1, 4, 4, 0] == 2
+
+
+def test_a_file_fills_every_row_in_order(make):
+    batcher = make(rows=3, clock=Clock())
+    put(batcher, frame("a", 1))
+    put(batcher, frame("a", 2))
+    assert batcher.take(0) is None
+
+    put(batcher, frame("a", 3))
+
+    assert [row.header.frame for row in batcher.take(0).rows] == [1, 2, 3]
+
+
+def test_a_batch_is_closed_when_its_oldest_frame_has_waited_long_enough(make):
+    clock = Clock()
+    batcher = make(clock=clock)
+    batcher.join("b", is_live=True)
+    put(batcher, frame("a", 1))
+    clock.ns += 19_000_000
+    assert batcher.take(0) is None
+
+    clock.ns += 1_000_000
+
+    assert len(batcher.take(0).rows) == 1
+
+
+def test_a_stream_that_leaves_is_not_waited_for(make):
+    batcher = make(clock=Clock())
+    batcher.join("b", is_live=True)
+    put(batcher, frame("a", 1), is_live=True)
+    assert batcher.take(0) is None
+
+    batcher.leave("b")
+
+    assert len(batcher.take(0).rows) == 1
+
+
+def test_a_newer_frame_of_a_live_stream_takes_the_row_and_the_older_is_counted(make, drops):
+    batcher = make(clock=Clock())
+    batcher.join("b", is_live=True)
+    put(batcher, frame("a", 1), is_live=True)
+    put(batcher, frame("a", 2), is_live=True)
+    put(batcher, frame("b", 3), is_live=True)
+
+    batch = batcher.take(0)
+
+    assert [row.header.frame for row in batch.rows] == [2, 3]
+    assert batcher.arrays[batch.index][0, 4, 4, 0] == 2
+    assert drops == [("a", DropReason.SUPERSEDED)]
+
+
+def test_a_file_waits_for_the_next_batch_when_no_row_is_left(make, drops):
+    batcher = make(rows=1, max_wait_s=0)
+    put(batcher, frame("a", 1))
+    placed = threading.Event()
+
+    def second():
+        put(batcher, frame("a", 2))
+        placed.set()
+
+    thread = threading.Thread(target=second, daemon=True)
+    thread.start()
+    assert batcher.take(1).rows[0].header.frame == 1
+    assert placed.wait(5)
+    assert batcher.take(1).rows[0].header.frame == 2
+    thread.join(5)
+    assert drops == []
+
+
+def test_the_border_is_written_again_when_a_row_gets_an_image_of_another_shape(make):
+    batcher = make(rows=1, canvases=1, max_wait_s=0)
+    put(batcher, frame("a", 1, value=7, source=(4, 8)))
+    batcher.give_back(batcher.take(1).index)
+
+    put(batcher, frame("a", 2, value=9, source=(8, 4)))
+
+    canvas = batcher.arrays[0][0]
+    assert (canvas[2:6] == 9).all()
+    assert (canvas[:2] == 114).all()
+    assert (canvas[6:] == 114).all()
+
+
+def test_waiting_streams_are_served_in_the_order_in_which_they_came(make):
+    batcher = make(rows=1, canvases=1, max_wait_s=0)
+    put(batcher, frame("first", 1))
+    taken = batcher.take(1)
+    threads = []
+    for number, name in enumerate("bcde", start=2):
+        thread = threading.Thread(target=put, args=(batcher, frame(name, number)), daemon=True)
+        thread.start()
+        threads.append(thread)
+        wait_until(lambda number=number: len(batcher._waiting) == number - 1)
+    order = []
+    for _ in range(4):
+        batcher.give_back(taken.index)
+        taken = batcher.take(5)
+        order.append(taken.rows[0].header.stream)
+
+    assert order == ["b", "c", "d", "e"]
+    for thread in threads:
+        thread.join(5)
+
+
+def test_an_abandoned_row_leaves_no_hole(make):
+    batcher = make(rows=3, clock=Clock())
+    for name in "abc":
+        batcher.join(name, is_live=True)
+    given_up = batcher.reserve("a", is_live=True)
+    put(batcher, frame("b", 5), is_live=True)
+    put(batcher, frame("c", 6, source=(4, 8)), is_live=True)
+    batcher.abandon(given_up)
+    batcher.leave("a")
+
+    batch = batcher.take(0)
+
+    assert [row.header.stream for row in batch.rows] == ["c", "b"]
+    assert batcher.arrays[batch.index][0, 4, 4, 0] == 6
+    assert batcher.arrays[batch.index][0, 0, 0, 0] == 114
+    assert batcher.arrays[batch.index][0, 0, 4, 0] == 6
+    assert batcher.arrays[batch.index][1, 4, 4, 0] == 5
+
+
+def test_an_abandoned_row_is_given_to_the_next_who_asks(make):
+    batcher = make(rows=2, clock=Clock())
+    batcher.abandon(batcher.reserve("a", is_live=False))
+    put(batcher, frame("b", 1))
+    put(batcher, frame("b", 2))
+
+    assert [row.header.frame for row in batcher.take(0).rows] == [1, 2]
+
+
+def test_close_wakes_those_who_wait_and_leaves_what_is_begun(make):
+    batcher = make(rows=1, canvases=1, clock=Clock())
+    batcher.join("other", is_live=True)
+    put(batcher, frame("a", 1))
+    results = []
+    thread = threading.Thread(target=lambda: results.append(batcher.reserve("a", is_live=False)), daemon=True)
+    thread.start()
+    wait_until(lambda: batcher._waiting)
+
+    batcher.close()
+
+    thread.join(5)
+    assert results == [None]
+    assert len(batcher.take(0).rows) == 1
+    assert batcher.is_drained
+
+
+def wait_until(condition, timeout_s=5):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        threading.Event().wait(0.002)

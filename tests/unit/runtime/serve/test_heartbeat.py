@@ -1,0 +1,204 @@
+"""Signs of life, of a real service with a real engine, heard on a real socket in the place of systemd."""
+
+import itertools
+import threading
+
+import numpy as np
+import pytest
+
+from edge.device.health import read_health
+from edge.device.notify import Notifier
+from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
+from edge.errors import SourceError
+from edge.media.backoff import Backoff
+from edge.media.camera import Camera
+from edge.media.recorded import Breakage, RecordedSource
+from edge.model.inspect import inspect_model
+from edge.publish.jsonl import JsonlPublisher
+from edge.runtime.pipeline.batcher import Batcher
+from edge.runtime.pipeline.counters import Counters
+from edge.runtime.pipeline.loop import Inference
+from edge.runtime.serve.heartbeat import Heartbeat, health_path
+from edge.runtime.serve.service import Parts, Service
+from edge.runtime.serve.stream_states import StreamStates
+from edge.types import Precision, StreamId
+from edge.vision.detect import Detector
+from edge.vision.heads import Head
+from tests.support import models
+from tests.support.systemd import NotifySocket
+from tests.support.wait import wait_until
+
+WATCHDOG_S = 0.3
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory):
+    return inspect_model(models.yolov8(tmp_path_factory.mktemp("model") / "tiny.onnx"))
+
+
+class WedgedEngine:
+    """A real engine whose call does not return any more once `wedged` is set, until `freed` is."""
+
+    def __init__(self, engine):
+        self._engine = engine
+        self.wedged, self.freed, self.is_stuck = threading.Event(), threading.Event(), threading.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+    def wait(self, index):
+        if self.wedged.is_set():
+            self.is_stuck.set()
+            assert self.freed.wait(60)
+        return self._engine.wait(index)
+
+
+class Running:
+    """A service with one stream in a thread, and what it says."""
+
+    def __init__(self, spec, folder, make_source, *, release=""):
+        self.engine = WedgedEngine(OpenVinoEngine(spec, OpenVinoOptions(max_batch=1, threads=1)))
+        counters, publisher = Counters(), JsonlPublisher(str(folder / "out.jsonl"), device="test")
+        states = StreamStates([StreamId("east")], publisher, device="test")
+        self.source = make_source(states.change)
+        head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides)
+        detector = Detector(head=head, score_threshold=0.5, iou_threshold=0.5, max_detections=10)
+        parts = Parts(
+            name="test",
+            device="test",
+            precision=Precision.FP32,
+            sources=[self.source],
+            inference=Inference(engine=self.engine, detector=detector, class_filter={}, on_results=lambda found: None),
+            batcher=Batcher(self.engine.canvases, max_wait_s=0.01, pad_value=114, on_drop=counters.dropped),
+            counters=counters,
+            publisher=publisher,
+            states=states,
+        )
+        self.systemd = NotifySocket(folder / "notify", watchdog_s=WATCHDOG_S)
+        self.health = folder / "health.json"
+        self.heartbeat = Heartbeat(Notifier(self.systemd.environ), path=self.health, release=release)
+        self.ticks = 0
+        self._stop = threading.Event()
+        self._service = Service(parts)
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info):
+        self.engine.freed.set()
+        self._stop.set()
+        self._thread.join(60)
+        self.systemd.close()
+
+    def beats(self):
+        return self.systemd.count("WATCHDOG=1")
+
+    def _run(self):
+        self.heartbeat.ready()
+        self._service.run(self._stop, on_tick=self._tick, tick_s=self.heartbeat.every_s)
+        self.heartbeat.stopping()
+
+    def _tick(self, report):
+        self.heartbeat.tick(report)
+        self.ticks += 1
+
+
+def endless(spec):
+    picture = np.zeros((40, 64, 3), np.uint8)
+
+    def make(on_status):
+        def open_source():
+            return RecordedSource(
+                StreamId("east"), itertools.repeat(picture), preprocess=spec.preprocess, fps=50, is_live=True
+            )
+
+        return camera(open_source, on_status)
+
+    return make
+
+
+def camera(make_source, on_status):
+    return Camera(
+        StreamId("east"),
+        make_source,
+        is_live=True,
+        is_endless=True,
+        stall_s=30,
+        backoff=Backoff(),
+        on_status=on_status,
+    )
+
+
+def away(spec):
+    def broken():
+        gone = [Breakage(SourceError("no route to the camera"))]
+        return RecordedSource(StreamId("east"), gone, preprocess=spec.preprocess, is_live=True)
+
+    return lambda on_status: camera(broken, on_status)
+
+
+def test_f27_a_wedged_engine_call_starves_the_watchdog_and_nothing_else_feeds_it(spec, tmp_path):
+    with Running(spec, tmp_path, endless(spec)) as running:
+        wait_until(lambda: running.beats() >= 3, what="the watchdog is fed while batches complete")
+        running.engine.wedged.set()
+        assert running.engine.is_stuck.wait(15)
+        before, ticks = running.beats(), running.ticks
+
+        wait_until(lambda: running.ticks >= ticks + 10, what="the service's own thread goes on ticking")
+
+        # Ten ticks are three times the watchdog's time. One beat may have been on its way.
+        assert running.beats() <= before + 1
+
+
+def test_f28_all_cameras_down_keep_the_watchdog_fed(spec, tmp_path):
+    with Running(spec, tmp_path, away(spec)) as running:
+        wait_until(lambda: running.beats() >= 10, what="ten beats without a single frame")
+
+        health = read_health(running.health)
+        assert health.batches == 0
+        assert health.streams["east"].state == "down"
+
+
+def test_health_grows_with_what_was_inferred(spec, tmp_path):
+    with Running(spec, tmp_path, endless(spec), release="abc") as running:
+        wait_until(lambda: running.health.exists(), what="the file is there")
+        first = read_health(running.health)
+        wait_until(lambda: read_health(running.health).batches > first.batches + 3, what="more batches")
+
+        health = read_health(running.health)
+        assert (health.release, health.is_ready, health.mqtt_connected) == ("abc", True, None)
+        assert health.at_boottime_ns > first.at_boottime_ns
+        assert health.streams["east"].inferred > first.streams["east"].inferred
+        assert 0 < health.infer_p95_ms <= health.age_p95_ms
+        assert [one.name for one in tmp_path.iterdir() if "part" in one.name] == []
+
+
+def test_ready_comes_first_and_stopping_last(spec, tmp_path):
+    with Running(spec, tmp_path, endless(spec)) as running:
+        wait_until(lambda: running.beats() >= 1, what="a beat")
+        lines = running.systemd.lines
+    wait_until(lambda: "STOPPING=1" in lines, what="stopping")
+
+    assert lines[0] == "READY=1"
+    assert lines[-2:] == ["STOPPING=1", "STATUS=stopping"]
+    assert any(line.startswith("STATUS=1/1 streams, ") for line in lines)
+
+
+def test_a_health_file_that_cannot_be_written_stops_nothing(spec, tmp_path, caplog):
+    with Running(spec, tmp_path, endless(spec)) as running:
+        running.heartbeat._path = tmp_path / "nowhere" / "health.json"
+        wait_until(lambda: running.ticks > 3, what="it goes on")
+
+    assert caplog.text.count("health file cannot be written") == 1
+
+
+def test_where_the_health_file_goes(tmp_path):
+    default = tmp_path / "run" / "health.json"
+
+    assert health_path(tmp_path / "x.json", default, {"RUNTIME_DIRECTORY": "/run/a"}) == tmp_path / "x.json"
+    assert str(health_path(None, default, {"RUNTIME_DIRECTORY": "/run/a:/run/b"})) == "/run/a/health.json"
+    assert health_path(None, default, {}) is None
+    default.parent.mkdir()
+    assert health_path(None, default, {}) == default

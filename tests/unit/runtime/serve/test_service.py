@@ -1,0 +1,206 @@
+"""The service with recorded sources and a real engine on a tiny model: every frame has a fate, whatever happens."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
+from edge.errors import EngineError, SourceError
+from edge.media.recorded import Breakage, RecordedSource
+from edge.model.inspect import inspect_model
+from edge.publish.jsonl import JsonlPublisher
+from edge.runtime.pipeline.batcher import Batcher
+from edge.runtime.pipeline.counters import Counters
+from edge.runtime.pipeline.loop import Inference
+from edge.runtime.serve.service import Parts, Service
+from edge.runtime.serve.stream_states import StreamStates
+from edge.types import DropReason, Precision, StreamId, StreamState
+from edge.vision.detect import Detector
+from edge.vision.heads import Head
+from tests.support import models
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory):
+    return inspect_model(models.yolov8(tmp_path_factory.mktemp("model") / "tiny.onnx"))
+
+
+class SlowEngine:
+    """A real engine that takes longer, and may fail at a given batch."""
+
+    def __init__(self, engine, *, extra_s=0.0, fails_at=None):
+        self._engine = engine
+        self._extra_s = extra_s
+        self._fails_at = fails_at
+        self._batches = 0
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+    def wait(self, index):
+        output = self._engine.wait(index)
+        self._batches += 1
+        threading.Event().wait(self._extra_s)  # the work of a larger model
+        if self._batches == self._fails_at:
+            raise EngineError("the device is gone")
+        return output
+
+
+@pytest.fixture
+def make(spec, tmp_path):
+    def make_parts(sources, *, max_batch=4, max_wait_s=0.01, **slow):
+        engine = SlowEngine(OpenVinoEngine(spec, OpenVinoOptions(max_batch=max_batch, threads=1)), **slow)
+        counters, publisher = Counters(), JsonlPublisher(str(tmp_path / "out.jsonl"), device="test")
+        results = []
+        head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides)
+        parts = Parts(
+            name="test",
+            device="test",
+            precision=Precision.FP32,
+            sources=sources,
+            inference=Inference(
+                engine=engine,
+                detector=Detector(head=head, score_threshold=0.5, iou_threshold=0.5, max_detections=10),
+                class_filter={},
+                on_results=results.extend,
+            ),
+            batcher=Batcher(engine.canvases, max_wait_s=max_wait_s, pad_value=114, on_drop=counters.dropped),
+            counters=counters,
+            publisher=publisher,
+            states=StreamStates([source.stream for source in sources], publisher, device="test"),
+        )
+        return parts, results
+
+    return make_parts
+
+
+def pictures(count, *, height=40, seed=0):
+    random = np.random.default_rng(seed)
+    return [random.integers(0, 256, (height, 64, 3), np.uint8) for _ in range(count)]
+
+
+def recorded(spec, name, images, **settings):
+    return RecordedSource(StreamId(name), images, preprocess=spec.preprocess, **settings)
+
+
+def by_name(report):
+    return {stream.stream: stream for stream in report.streams}
+
+
+def test_every_frame_of_every_file_is_inferred_exactly_once(make, spec):
+    parts, results = make([recorded(spec, "a", pictures(50)), recorded(spec, "b", pictures(31, height=70))])
+
+    report = Service(parts).run(threading.Event())
+
+    assert report.is_balanced
+    for name, count in (("a", 50), ("b", 31)):
+        assert [one.header.frame for one in results if one.header.stream == name] == list(range(1, count + 1))
+        assert by_name(report)[name].inferred == by_name(report)[name].decoded == count
+
+
+def test_a_stream_that_breaks_ends_alone(make, spec):
+    broken = [*pictures(5), Breakage(SourceError("the camera is gone", is_permanent=True))]
+    parts, _ = make([recorded(spec, "broken", broken), recorded(spec, "well", pictures(40))])
+
+    report = Service(parts).run(threading.Event())
+
+    assert by_name(report)["well"].inferred == 40
+    assert by_name(report)["broken"].inferred == 5
+    assert report.statuses["broken"].state is StreamState.DOWN
+    assert "the camera is gone" in report.statuses["broken"].reason
+    assert report.has_failed_streams
+    assert report.is_balanced
+
+
+def test_live_streams_on_a_slow_engine_drop_the_older_frames_and_stay_fresh(make, spec):
+    sources = [
+        recorded(spec, name, (image for _ in range(400) for image in pictures(1)), fps=100, is_live=True)
+        for name in ("a", "b")
+    ]
+    parts, results = make(sources, extra_s=0.05)
+
+    report = Service(parts).run(threading.Event(), duration_s=2)
+
+    assert report.is_balanced
+    for stream in report.streams:
+        assert sum(stream.dropped.values()) > 2 * stream.inferred  # 100 fps came, about 20 were inferred
+        assert stream.inferred > 10
+    # A frame waits for the batch in front of it and for its own: never longer, however long the run.
+    assert report.stages_ms["total"]["p99"] < 250
+    for name in ("a", "b"):
+        frames = [one.header.frame for one in results if one.header.stream == name]
+        assert frames == sorted(frames)
+
+
+def test_more_streams_than_rows_are_served_in_turn(make, spec):
+    sources = [
+        recorded(spec, f"s{i}", (image for _ in range(1000) for image in pictures(1)), fps=100, is_live=True)
+        for i in range(5)
+    ]
+    parts, _ = make(sources, max_batch=2, extra_s=0.02)
+
+    report = Service(parts).run(threading.Event(), duration_s=2)
+
+    inferred = [stream.inferred for stream in report.streams]
+    assert min(inferred) > 0.7 * max(inferred)
+    assert report.is_balanced
+
+
+def test_stop_drains_what_was_read(make, spec):
+    parts, results = make([recorded(spec, "a", (image for _ in range(100_000) for image in pictures(1)))])
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+
+    report = Service(parts).run(stop)
+
+    assert report.is_balanced
+    assert report.inferred == len(results) > 0
+    assert by_name(report)["a"].dropped.get(DropReason.FAILED, 0) == 0
+
+
+def test_an_engine_that_fails_ends_the_run_and_the_counts_still_balance(make, spec):
+    source = recorded(spec, "a", (image for _ in range(1000) for image in pictures(1)))
+    parts, results = make([source], max_batch=1, fails_at=3)
+
+    with pytest.raises(EngineError, match="the device is gone"):
+        Service(parts).run(threading.Event())
+
+    counted = parts.counters.of_stream(StreamId("a"))
+    assert counted.inferred == len(results) == 2
+    assert counted.dropped[DropReason.FAILED] == 1
+    assert source.counts().decoded == counted.inferred + sum(counted.dropped.values())
+
+
+def test_a_tick_sees_the_run_as_it_goes(make, spec):
+    parts, _ = make([recorded(spec, "a", (image for _ in range(100_000) for image in pictures(1)))])
+    seen = []
+    stop = threading.Event()
+
+    def on_tick(report):
+        seen.append(report.inferred)
+        if len(seen) == 5:
+            stop.set()
+
+    Service(parts).run(stop, on_tick=on_tick)
+
+    assert seen == sorted(seen)
+    assert seen[-1] > seen[0]
+
+
+def test_the_report_has_stable_keys(make, spec):
+    parts, _ = make([recorded(spec, "a", pictures(3))])
+    started = time.monotonic()
+
+    content = Service(parts).run(threading.Event()).as_json()
+
+    assert set(content) == {
+        "pipeline", "engine", "precision", "seconds", "inferred", "fps", "cpu_seconds", "cpu_ms_per_frame",
+        "peak_memory_bytes", "streams", "stages_ms", "batch_sizes", "published", "balanced",
+    }  # fmt: skip
+    assert set(content["streams"][0]) == {
+        "id", "state", "reason", "reconnects", "decoded", "inferred", "dropped", "unaccounted", "decode_errors",
+        "detections", "fps",
+    }  # fmt: skip
+    assert 0 < content["seconds"] <= time.monotonic() - started

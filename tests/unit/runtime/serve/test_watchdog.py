@@ -1,0 +1,101 @@
+"""When `WATCHDOG=1` may be sent: made-up accounts of a run, heard on a real socket."""
+
+import pytest
+
+from edge.device.notify import Notifier
+from edge.media.camera import StreamStatus
+from edge.runtime.pipeline.counters import RecentTimes, StreamReport
+from edge.runtime.pipeline.report import RunReport, RunTimes
+from edge.runtime.serve.heartbeat import Heartbeat
+from edge.types import DropReason, Precision, StreamId, StreamState
+from tests.support.systemd import NotifySocket
+from tests.support.wait import wait_until
+
+UP, DOWN, CONNECTING, ENDED = StreamState.UP, StreamState.DOWN, StreamState.CONNECTING, StreamState.ENDED
+
+
+def account(*, turns, batches, streams):
+    """An account of streams given as (state, decoded, inferred, dropped on purpose)."""
+    names = [StreamId(f"s{index}") for index in range(len(streams))]
+    return RunReport(
+        name="test",
+        engine="test",
+        precision=Precision.FP32,
+        times=RunTimes(elapsed_s=1, cpu_s=1, peak_memory_bytes=1),
+        streams=tuple(
+            StreamReport(
+                stream=name,
+                decoded=decoded,
+                inferred=inferred,
+                detections=0,
+                dropped={DropReason.MAX_FPS: dropped},
+                errors=0,
+                fps=0.0,
+            )
+            for name, (_, decoded, inferred, dropped) in zip(names, streams, strict=True)
+        ),
+        statuses={
+            name: StreamStatus(stream=name, state=state, reason="", reconnects=0)
+            for name, (state, *_) in zip(names, streams, strict=True)
+        },
+        stages_ms={},
+        batch_sizes={1: batches},
+        published={},
+        recent=RecentTimes(),
+        turns=turns,
+        is_final=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("turns", "batches", "streams", "is_fed"),
+    [
+        (20, 11, [(UP, 11, 11, 0)], True),
+        (20, 11, [(UP, 11, 11, 0), (DOWN, 0, 0, 0)], True),
+        (20, 10, [(DOWN, 10, 10, 0), (ENDED, 5, 5, 0)], True),
+        (20, 10, [(UP, 15, 10, 5)], True),
+        (10, 10, [(DOWN, 10, 10, 0)], False),
+        (10, 11, [(UP, 11, 11, 0)], False),
+        (20, 10, [(UP, 12, 10, 0)], False),
+        (20, 10, [(UP, 10, 10, 0)], False),
+        (20, 10, [(UP, 10, 10, 0), (DOWN, 0, 0, 0)], False),
+        (20, 10, [(CONNECTING, 0, 0, 0)], False),
+    ],
+    ids=[
+        "a-batch-completed",
+        "one-camera-down",
+        "f28-all-down-or-ended",
+        "all-frames-dropped-by-max-fps",
+        "f27-loop-stuck-and-all-down",
+        "f27-loop-stuck",
+        "frames-wait-and-no-batch-completes",
+        "up-and-silent",
+        "up-and-silent-beside-one-that-is-down",
+        "hangs-while-connecting",
+    ],
+)
+def test_the_watchdog_is_fed_by_progress_only(tmp_path, turns, batches, streams, is_fed):
+    now = [0.0]
+    with NotifySocket(tmp_path / "notify", watchdog_s=30) as systemd:
+        heartbeat = Heartbeat(Notifier(systemd.environ), path=None, clock_s=lambda: now[0])
+        heartbeat.tick(account(turns=10, batches=10, streams=[(state, 10, 10, 0) for state, *_ in streams]))
+        now[0] = 10.0
+
+        heartbeat.tick(account(turns=turns, batches=batches, streams=streams))
+        heartbeat.stopping()
+
+        wait_until(lambda: "STOPPING=1" in systemd.lines, what="everything was heard")
+        assert systemd.count("WATCHDOG=1") == (2 if is_fed else 1)
+
+
+def test_it_is_not_fed_more_often_than_is_asked_for(tmp_path):
+    now = [0.0]
+    with NotifySocket(tmp_path / "notify", watchdog_s=30) as systemd:
+        heartbeat = Heartbeat(Notifier(systemd.environ), path=None, clock_s=lambda: now[0])
+        for second in range(31):
+            now[0] = float(second)
+            heartbeat.tick(account(turns=second + 1, batches=second + 1, streams=[(UP, second, second, 0)]))
+        heartbeat.stopping()
+
+        wait_until(lambda: "STOPPING=1" in systemd.lines, what="everything was heard")
+        assert systemd.count("WATCHDOG=1") == 4  # at 0, 10, 20 and 30 seconds

@@ -1,0 +1,401 @@
+"""Trials and ways back on a device in a folder: real state, real switch, health files as a service would write them."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from edge.device.baseline import available_bytes
+from edge.device.moment import this_moment
+from edge.device.state import Phase
+from edge.device.switch import MAX_ATTEMPTS_PER_BOOT, confirm
+from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, UnitState
+from edge.errors import DeployError
+from edge.runtime.trial.recover import recover_at_boot
+from edge.runtime.trial.rollback import go_back, go_to, is_needed
+from edge.runtime.trial.trial import REFUSED, Trial, run_trial
+from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
+from tests.support.trial_service import BASELINE, LIMITS, Service
+from tests.support.units import FakeUnits
+
+FAILED = UnitState(active="failed", sub="failed", result="exit-code", exit_status=1)
+
+
+@pytest.fixture
+def device(tmp_path):
+    return make_device(tmp_path)
+
+
+@pytest.fixture
+def switched(device):
+    """A device that serves an old release and has just been switched to a new one."""
+    old = serving(device, sequence=1)
+    new = stage(device, sequence=2, health=LIMITS)
+    attach_engine(device, new)
+    put_on_trial(device, new, baseline=BASELINE)
+    return old, new, Service(device, new, started_ns=device.state().started_boottime_ns)
+
+
+def verdict_of(device, service, units=None):
+    return run_trial(device, units or FakeUnits(RUNTIME_UNIT), service.trial())
+
+
+def test_a_good_release_is_committed_and_the_old_one_is_its_fallback(device, switched):
+    old, new, service = switched
+
+    assert verdict_of(device, service) == 0
+
+    state = device.state()
+    assert (state.phase, state.fallback, device.releases.current()) == (Phase.IDLE, old, new)
+    assert state.last["result"] == "committed"
+    assert 30 <= service.second <= 32
+
+
+def test_without_a_trial_it_ends_at_once(device):
+    serving(device)
+
+    def never(*_):
+        raise AssertionError("looked at something")
+
+    assert run_trial(device, FakeUnits(), Trial(observe=never, wait=never)) == 0
+
+
+def leak(service):
+    service.free = 1000
+
+
+def crash(service):
+    service.unit = replace(service.unit, active="activating", sub="auto-restart", result="exit-code")
+
+
+def hang(service):
+    service.is_silent = True
+
+
+def start_again(service):
+    service.unit = replace(service.unit, invocation="run-2", restarts=1, result="watchdog")
+
+
+@pytest.mark.parametrize(
+    ("fault", "second", "says", "within"),
+    [
+        (crash, 0, "started again", 1),
+        (crash, 25, "started again: exit-code", 26),
+        (start_again, 12, "started again: watchdog", 13),
+        (leak, 15, "1000 bytes of memory", 16),
+        (hang, 0, "does not say how it stands", 61),
+        (hang, 15, "does not say how it stands", 61),
+        (lambda service: setattr(service, "fps", 0.0), 0, "stream east", 61),
+        (lambda service: setattr(service, "p95", 40.0), 0, "inference takes 40.0 ms", 61),
+        (lambda service: setattr(service, "mqtt", False), 0, "broker", 61),
+    ],
+    ids=[
+        "crash-at-start",
+        "crash-later",
+        "watchdog",
+        "leak",
+        "never-ready",
+        "hang",
+        "no-frames",
+        "p95-doubled",
+        "mqtt",
+    ],
+)
+def test_f21_a_bad_release_is_refused_in_time_and_the_old_one_comes_back(device, switched, fault, second, says, within):
+    old, new, service = switched
+    if second:
+        service.at[second] = lambda: fault(service)
+    else:
+        fault(service)
+
+    assert verdict_of(device, service) == REFUSED
+
+    assert service.second <= within
+    assert says in device.state().reason
+    assert device.releases.current() == new  # the trial only judges
+    way = go_back(device, FakeUnits(RUNTIME_UNIT), "unit-failed")
+    assert (way.release, device.releases.current(), device.state().phase) == (old, old, Phase.IDLE)
+    assert device.state().last["result"] == "rolled-back"
+    assert says in device.state().last["reason"]
+
+
+def test_f22_a_camera_and_a_broker_that_were_down_before_are_not_blamed(device, caplog):
+    serving(device, sequence=1)
+    new = stage(device, sequence=2, health=LIMITS)
+    attach_engine(device, new)
+    put_on_trial(device, new, baseline={"streams": {"east": 0.0}, "infer_p95_ms": None, "mqtt_connected": False})
+    service = Service(device, new, started_ns=device.state().started_boottime_ns)
+    service.fps, service.mqtt = 0.0, False
+
+    assert verdict_of(device, service) == 0
+
+    assert "no frames, as before" in caplog.text
+    assert "broker is not connected, as before" in caplog.text
+
+
+def test_a_release_that_waits_for_a_person_is_committed_when_confirmed(device):
+    serving(device, sequence=1)
+    new = stage(device, sequence=2, health=LIMITS)
+    attach_engine(device, new)
+    put_on_trial(device, new, baseline=BASELINE, confirm=True)
+    service = Service(device, new, started_ns=device.state().started_boottime_ns)
+    service.at[45] = lambda: confirm(device, new)
+
+    assert verdict_of(device, service) == 0
+    assert 45 <= service.second <= 46
+
+
+def test_a_release_that_nobody_confirms_is_refused_at_the_deadline(device):
+    serving(device, sequence=1)
+    new = stage(device, sequence=2, health=LIMITS)
+    attach_engine(device, new)
+    put_on_trial(device, new, baseline=BASELINE, confirm=True)
+    service = Service(device, new, started_ns=device.state().started_boottime_ns)
+
+    assert verdict_of(device, service) == REFUSED
+    assert 60 <= service.second <= 61
+    assert "nobody has confirmed" in device.state().reason
+
+
+def test_a_trial_that_was_refused_before_is_not_judged_again(device, switched):
+    _, _, service = switched
+    crash(service)
+    verdict_of(device, service)
+
+    assert verdict_of(device, Service(device, "x", started_ns=0)) == REFUSED
+
+
+def test_a_trial_that_somebody_ended_by_hand_has_no_verdict(device, switched):
+    old, _, service = switched
+    service.at[5] = lambda: go_back_by_hand(device)
+
+    assert verdict_of(device, service) == 0
+    assert device.releases.current() == old
+
+
+def go_back_by_hand(device):
+    from edge.device.switch import roll_back
+
+    roll_back(device, "asked for", moment=this_moment(), by_person=True)
+
+
+def failed_units():
+    units = FakeUnits(RUNTIME_UNIT)
+    units.states[RUNTIME_UNIT] = FAILED
+    return units
+
+
+def test_a_runtime_that_has_not_failed_is_left_alone(device):
+    release = serving(device)
+
+    way = go_back(device, FakeUnits(RUNTIME_UNIT), "unit-failed")
+
+    assert (way.release, way.note) == (release, "nothing has failed")
+    assert device.state().attempts == 0
+
+
+def test_a_release_on_trial_is_not_undone_because_the_one_before_had_to_be_killed(device, switched):
+    _, new, _ = switched
+    units = FakeUnits(RUNTIME_UNIT)  # systemd calls for the way back, and has started the new one already
+    units.states[RUNTIME_UNIT] = UnitState(active="activating", sub="start")
+
+    assert not is_needed(device, units)
+    way = go_back(device, units, "unit-failed")
+
+    assert (way.release, way.note) == (new, "nothing has failed")
+    assert (device.releases.current(), device.state().phase) == (new, Phase.TRIAL)
+
+
+@pytest.mark.parametrize(
+    ("ended", "is_failure"),
+    [
+        (UnitState(active="failed", sub="failed", result="signal", exit_status=9), True),
+        (UnitState(active="failed", sub="failed", result="timeout", exit_status=0), True),
+        (UnitState(active="failed", sub="failed", result="exit-code", exit_status=REFUSED), False),
+        (UnitState(active="inactive", sub="dead"), False),
+        (UnitState(active="activating", sub="start"), False),
+    ],
+    ids=["killed", "too long", "refused another release before", "not begun", "at work"],
+)
+def test_a_trial_that_died_has_failed_and_one_of_an_earlier_release_has_not(device, switched, ended, is_failure):
+    old, new, _ = switched
+    units = FakeUnits(RUNTIME_UNIT, TRIAL_UNIT)
+    units.states[TRIAL_UNIT] = ended
+
+    assert is_needed(device, units) == is_failure
+    assert go_back(device, units, "unit-failed").release == (old if is_failure else new)
+
+
+def test_a_way_back_is_needed_where_nothing_can_be_known(device, switched):
+    device.layout.state.write_text("{")
+
+    assert is_needed(device, FakeUnits(RUNTIME_UNIT))
+
+
+def test_a_proven_release_that_fails_goes_back_to_the_one_before(device):
+    old = serving(device, sequence=1)
+    serving(device, sequence=2)
+
+    way = go_back(device, failed_units(), "unit-failed")
+
+    assert way.release == device.releases.current() == old
+
+
+def damage(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(bytes(content))
+
+
+def test_f23_with_a_broken_fallback_a_person_is_asked_and_nothing_loops(device, switched):
+    old, _, service = switched
+    damage(device.layout.release(old) / "model.onnx")
+    crash(service)
+    assert verdict_of(device, service) == REFUSED
+
+    for _ in range(3):
+        with pytest.raises(DeployError) as caught:
+            go_back(device, failed_units(), "unit-failed")
+        assert (caught.value.code, caught.value.exit_code) == ("person.failed", 9)
+    assert device.state().phase is Phase.FAILED
+
+
+def test_f23_the_only_release_is_tried_a_few_times_and_not_for_ever(device):
+    release = serving(device)
+    for _ in range(MAX_ATTEMPTS_PER_BOOT):
+        assert go_back(device, failed_units(), "unit-failed").release == release
+
+    with pytest.raises(DeployError) as caught:
+        go_back(device, failed_units(), "unit-failed")
+
+    assert caught.value.exit_code == 9
+
+
+def other_system(device, release):
+    """The release's engine as another version of OpenVINO has built it."""
+    return attach_engine(device, release, versions={"openvino": "1.0", "architecture": "x"})
+
+
+def test_f24_after_an_upgrade_the_same_release_is_built_anew_rather_than_an_older_one_served(device):
+    serving(device, sequence=1)
+    new = serving(device, sequence=2)
+    other_system(device, new)
+
+    way = go_back(device, failed_units(), "unit-failed")
+
+    assert way.is_rebuild
+    assert device.releases.current() == new
+    assert json.loads(device.layout.build_request.read_text())["release"] == new
+    assert device.state().attempts == 1
+
+
+def test_f24_a_build_that_has_failed_is_not_asked_for_again(device):
+    old = serving(device, sequence=1)
+    new = serving(device, sequence=2)
+    other_system(device, new)
+    device.layout.build_result.write_text(json.dumps({"release": new, "ok": False, "code": "build.failed"}))
+
+    assert go_back(device, failed_units(), "unit-failed").release == old
+
+
+def test_f24_an_engine_of_an_older_edge_deploy_that_the_service_refuses_is_built_anew_but_not_for_ever(device):
+    old = serving(device, sequence=1)
+    new = serving(device, sequence=2)
+    record = device.layout.engine(device.releases.engine_key(new)) / "build.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "software": "0.0.1"}))
+    units = failed_units()
+    units.states[RUNTIME_UNIT] = replace(FAILED, exit_status=78)
+
+    assert [go_back(device, units, "unit-failed").is_rebuild for _ in range(2)] == [True, True]
+    assert go_back(device, units, "unit-failed").release == old
+
+
+def test_f15_a_damaged_plan_is_put_aside_and_built_anew(device):
+    release = serving(device)
+    key = device.releases.engine_key(release)
+    damage(device.layout.engine(key) / "model.plan")
+
+    way = go_back(device, failed_units(), "unit-failed")
+
+    assert way.is_rebuild
+    assert not device.engines.has(key)
+
+
+def test_f15_a_damaged_blob_is_put_aside_so_that_the_next_push_sends_it_again(device):
+    old = serving(device, sequence=1)
+    new = serving(device, sequence=2)
+    sha256 = device.releases.blobs(new)["model.onnx"]
+    damage(device.layout.blob(sha256))
+
+    assert go_back(device, failed_units(), "unit-failed").release == old
+    assert device.store.missing({sha256: 2}) == {sha256: 0}
+
+
+def test_a_service_that_failed_before_its_trial_began_is_the_reason_that_is_kept(device):
+    serving(device, sequence=1)
+    new = serving(device, sequence=2)
+    put_on_trial(device, new)
+
+    go_back(device, failed_units(), "unit-failed")
+
+    assert device.state().last["reason"].startswith("unit-failed: failed, ")
+
+
+def test_a_release_that_is_kept_can_be_asked_for(device):
+    old = serving(device, sequence=1)
+    serving(device, sequence=2)
+
+    assert go_to(device, old).release == device.releases.current() == old
+    assert device.state().phase is Phase.TRIAL
+
+
+@pytest.mark.parametrize("name", ["f" * 12, "../../etc", ""])
+def test_a_release_that_is_not_kept_cannot(device, name):
+    serving(device)
+
+    with pytest.raises(DeployError) as caught:
+        go_to(device, name)
+    assert caught.value.code in ("request.rollback", "request.release")
+
+
+def later(boot_id="boot-2"):
+    return replace(this_moment(), boot_id=boot_id)
+
+
+def test_recovery_at_boot_finds_a_damaged_file_and_takes_the_release_before(device):
+    old = serving(device, sequence=1)
+    new = serving(device, sequence=2)
+    damage(device.layout.release(new) / "model.onnx")
+
+    assert recover_at_boot(device, moment=later()).release == device.releases.current() == old
+
+
+@pytest.mark.parametrize("harm", [other_system, lambda device, release: damage(plan_of(device, release))])
+def test_f24_recovery_keeps_a_release_whose_engine_can_be_built_anew(device, harm):
+    serving(device, sequence=1)
+    new = serving(device, sequence=2)
+    harm(device, new)
+
+    assert recover_at_boot(device, moment=later()).release == new
+
+
+def plan_of(device, release):
+    return device.layout.engine(device.releases.engine_key(release)) / "model.plan"
+
+
+def test_recovery_with_nothing_valid_asks_for_a_person(device):
+    release = serving(device)
+    damage(device.layout.release(release) / "model.onnx")
+
+    with pytest.raises(DeployError) as caught:
+        recover_at_boot(device, moment=later())
+    assert caught.value.exit_code == 9
+
+
+def test_memory_that_is_free(tmp_path):
+    (tmp_path / "meminfo").write_text("MemTotal: 8 kB\nMemAvailable:     1234 kB\n")
+
+    assert available_bytes(tmp_path / "meminfo") == 1234 * 1024
+    assert available_bytes(tmp_path / "absent") is None
+    assert available_bytes() > 0

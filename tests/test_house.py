@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import re
 import sys
 from collections.abc import Iterator
@@ -185,6 +186,13 @@ def test_a_kind_of_engine_does_not_name_another_and_loads_nothing_to_be_asked():
             if is_at_load and module.split(".")[0] not in {*sys.stdlib_module_names, "edge"}
         ]
         assert (strange, at_load) == ([], []), name
+
+
+def test_every_room_is_installed():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    rooms = {".".join(path.parent.relative_to(ROOT).parts) for path in FILES}
+    assert rooms - set(setup["options"]["packages"].split()) == set()
 
 
 @pytest.mark.parametrize("path", FILES, ids=_name)

@@ -99,7 +99,7 @@ class DropReason(str, enum.Enum):
     LATE = "late"  # a newer frame took its place before it was read
     SUPERSEDED = "superseded"  # a newer frame took its row in the open batch
     STOPPED = "stopped"  # the run ended before its turn came
-    FAILED = "failed"  # inference of its batch failed
+    FAILED = "failed"  # it could not be copied, or inference of its batch failed
 
 
 class ClockSource(str, enum.Enum):

@@ -52,7 +52,7 @@ class ModelConfig(_Strict, frozen=True, kw_only=True):
 
 
 class BatchConfig(_Strict, frozen=True, kw_only=True):
-    """A batch is closed when it is full or its oldest frame has waited `max_wait_ms`."""
+    """A batch is closed when it is full or its first frame has waited `max_wait_ms`; earlier for an idle engine."""
 
     max_frames: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     max_wait_ms: Annotated[float, msgspec.Meta(ge=0, le=60_000)] = 20

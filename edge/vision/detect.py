@@ -13,7 +13,7 @@ from edge.vision.heads import Candidates, Head, decode
 from edge.vision.letterbox import source_from_canvas_xyxy
 from edge.vision.nms import kept_by_nms
 
-__all__ = ["Detector", "select_classes"]
+__all__ = ["Detector"]
 
 _MAX_CLASSES = 1 << 16
 
@@ -27,14 +27,23 @@ class Detector:
     iou_threshold: float
     max_detections: int
 
-    def detect(self, output: EngineOutput, letterboxes: Sequence[Letterbox]) -> list[Detections]:
+    def detect(
+        self,
+        output: EngineOutput,
+        letterboxes: Sequence[Letterbox],
+        *,
+        class_ids: Sequence[NDArray[np.int32] | None] | None = None,
+    ) -> list[Detections]:
         """Return the detections of each frame, in pixels of its source, highest score first.
 
         Args:
             output: of the engine, of B frames.
             letterboxes: of the B frames.
+            class_ids: of the B frames, the classes that are wanted, None for all; None: all classes of all frames. What
+                is not wanted does not count towards `max_detections`.
         """
-        found = self._suppress(decode(output, self.head, score_threshold=self.score_threshold))
+        candidates = decode(output, self.head, score_threshold=self.score_threshold)
+        found = self._suppress(candidates if class_ids is None else _of_classes(candidates, class_ids))
         return [self._of_frame(found, row, letterbox) for row, letterbox in enumerate(letterboxes)]
 
     def _suppress(self, found: Candidates) -> Candidates:
@@ -49,7 +58,9 @@ class Detector:
         return Detections(xyxy=xyxy, score=mine.score, class_id=mine.class_id)
 
 
-def select_classes(detections: Detections, class_ids: NDArray[np.int32]) -> Detections:
-    """Return only the detections of the given classes, order kept."""
-    kept = np.isin(detections.class_id, class_ids)
-    return Detections(xyxy=detections.xyxy[kept], score=detections.score[kept], class_id=detections.class_id[kept])
+def _of_classes(found: Candidates, class_ids: Sequence[NDArray[np.int32] | None]) -> Candidates:
+    kept: NDArray[np.bool_] = np.ones(len(found.row), np.bool_)
+    for row, wanted in enumerate(class_ids):
+        if wanted is not None:
+            kept &= (found.row != row) | np.isin(found.class_id, wanted)
+    return found.take(np.flatnonzero(kept))

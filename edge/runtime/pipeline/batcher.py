@@ -1,8 +1,11 @@
 """Collects frames of all streams into batches, in the engine's own canvases.
 
 A live stream has at most one row in a batch, a file as many as it can fill. A batch is closed when no row is left, when
-every stream that is up is live and has its row, or when its oldest frame has waited long enough; while no canvas is
-free, the open one keeps taking newer frames of live streams in place of older ones.
+every stream that is up is live and has its row, when its deadline has come, or when the engine is idle and a stream
+that is in it comes again: nobody is slowed down to the pace of another. While the engine is at work, the open batch
+takes newer frames of live streams in place of older ones; that does not move its deadline.
+
+Whoever holds a row only copies pixels meanwhile: no source is asked for anything, so that none can hold up the others.
 """
 
 from __future__ import annotations
@@ -41,12 +44,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ticket:
-    """A reserved row. `has_waited` tells that the frame in hand may no longer be the newest."""
+    """A reserved row."""
 
     stream: StreamId
     canvas: int
     row: int
-    has_waited: bool
 
 
 @dataclass(slots=True)
@@ -56,6 +58,7 @@ class _OpenBatch:
     given_up: list[int] = field(default_factory=list)
     live_row_of: dict[StreamId, int] = field(default_factory=dict)
     writers: int = 0
+    due_ns: int | None = None  # of the first frame in it; None: no frame has come yet
 
     @property
     def count(self) -> int:
@@ -98,6 +101,8 @@ class Batcher:
         self._open: _OpenBatch | None = _OpenBatch(0)
         self._waiting: list[_Waiter] = []
         self._up: dict[StreamId, bool] = {}  # whether it is live
+        self._closed_early: Batch | None = None
+        self._is_idle = False  # the engine has asked for a batch, and none was ready
         self._is_closed = False
 
     def join(self, stream: StreamId, *, is_live: bool) -> None:
@@ -114,29 +119,37 @@ class Batcher:
     def reserve(self, stream: StreamId, *, is_live: bool) -> Ticket | None:
         """Wait for a row in the open batch, first come first served; None when the batcher was closed.
 
-        A live stream that has a row in it already gets that row again: its older frame is dropped.
+        A live stream that has a row in it already gets that row again, and its older frame is dropped; unless the
+        engine is idle, which is then given the batch as it is. Who gets a row calls `fill` or `abandon` at once.
         """
         with self._lock:
             if self._is_closed:
                 return None
+            self._close_for_idle_engine(stream)
             if self._can_serve(stream, is_live=is_live):  # then nobody before us can: they would have been served
-                return self._claim(stream, is_live=is_live, has_waited=False)
+                return self._claim(stream, is_live=is_live)
             waiter = _Waiter(stream, is_live)
             self._waiting.append(waiter)
         waiter.is_served.wait()
         return waiter.ticket
 
     def fill(self, ticket: Ticket, frame: Frame) -> None:
-        """Copy the frame to its row; this is the only copy of pixels between decoder and engine."""
-        canvas = self._canvases[ticket.canvas][ticket.row]
-        if self._borders[ticket.canvas][ticket.row] != frame.letterbox:
-            fill_border(canvas, frame.letterbox, pad_value=self._pad_value)
-            self._borders[ticket.canvas][ticket.row] = frame.letterbox
-        paste(frame.image, canvas, frame.letterbox)
+        """Copy the frame to its row; this is the only copy of pixels between decoder and engine.
+
+        Raises:
+            ValueError: if the image has not the size that its letterbox says; the row is given up then.
+        """
+        try:
+            self._copy(frame, ticket)
+        except BaseException:
+            self.abandon(ticket)
+            raise
         with self._lock:
             batch = self._held()
             batch.rows[ticket.row] = Row(header=frame.header, letterbox=frame.letterbox)
             batch.writers -= 1
+            due_ns = frame.header.read_at_ns + self._max_wait_ns
+            batch.due_ns = due_ns if batch.due_ns is None else min(batch.due_ns, due_ns)
             self._may_be_ready.notify()
 
     def abandon(self, ticket: Ticket) -> None:
@@ -146,6 +159,8 @@ class Batcher:
             batch.given_up.append(ticket.row)
             batch.live_row_of.pop(ticket.stream, None)
             batch.writers -= 1
+            if not batch.count:
+                batch.due_ns = None
             self._serve_waiters()
             self._may_be_ready.notify()
 
@@ -154,10 +169,15 @@ class Batcher:
         deadline_ns = self._clock_ns() + round(timeout_s * 1e9)
         with self._lock:
             while True:
+                if self._closed_early is not None:
+                    early, self._closed_early = self._closed_early, None
+                    return early
                 now_ns = self._clock_ns()
                 ready_at_ns = self._ready_at_ns()
                 if ready_at_ns is not None and ready_at_ns <= now_ns:
+                    self._is_idle = False
                     return self._close_batch(now_ns)
+                self._is_idle = True
                 if now_ns >= deadline_ns or self._is_drained():
                     return None
                 wake_at_ns = deadline_ns if ready_at_ns is None else min(deadline_ns, ready_at_ns)
@@ -194,7 +214,7 @@ class Batcher:
         left = []
         for waiter in self._waiting:
             if self._can_serve(waiter.stream, is_live=waiter.is_live):
-                waiter.ticket = self._claim(waiter.stream, is_live=waiter.is_live, has_waited=True)
+                waiter.ticket = self._claim(waiter.stream, is_live=waiter.is_live)
                 waiter.is_served.set()
             else:
                 left.append(waiter)
@@ -206,7 +226,7 @@ class Batcher:
         has_row = stream in self._open.live_row_of
         return is_live if has_row else self._open.count < len(self._canvases[self._open.canvas])
 
-    def _claim(self, stream: StreamId, *, is_live: bool, has_waited: bool) -> Ticket:
+    def _claim(self, stream: StreamId, *, is_live: bool) -> Ticket:
         batch = self._held()
         row = batch.live_row_of.get(stream)
         if row is None:
@@ -217,7 +237,15 @@ class Batcher:
         if is_live:
             batch.live_row_of[stream] = row
         batch.writers += 1
-        return Ticket(stream=stream, canvas=batch.canvas, row=row, has_waited=has_waited)
+        return Ticket(stream=stream, canvas=batch.canvas, row=row)
+
+    def _copy(self, frame: Frame, ticket: Ticket) -> None:
+        canvas, borders = self._canvases[ticket.canvas][ticket.row], self._borders[ticket.canvas]
+        if borders[ticket.row] != frame.letterbox:
+            borders[ticket.row] = None
+            fill_border(canvas, frame.letterbox, pad_value=self._pad_value)
+            borders[ticket.row] = frame.letterbox
+        paste(frame.image, canvas, frame.letterbox)
 
     def _new_row(self, batch: _OpenBatch) -> int:
         if batch.given_up:
@@ -232,11 +260,19 @@ class Batcher:
 
     def _ready_at_ns(self) -> int | None:
         batch = self._open
-        if batch is None or batch.writers or not batch.count:
+        if batch is None or batch.writers or not batch.count or batch.due_ns is None:
             return None
-        oldest_ns = min(row.header.read_at_ns for row in batch.rows if row is not None)
-        is_full = self._is_closed or batch.count >= self._wanted(len(self._canvases[batch.canvas]))
-        return oldest_ns if is_full else oldest_ns + self._max_wait_ns
+        is_complete = self._is_closed or batch.count >= self._wanted(len(self._canvases[batch.canvas]))
+        return batch.due_ns - self._max_wait_ns if is_complete else batch.due_ns
+
+    def _close_for_idle_engine(self, stream: StreamId) -> None:
+        # Only where the next batch can be opened at once: otherwise the stream would wait, and its frame grow old.
+        batch = self._open
+        if batch is None or batch.writers or not (self._is_idle and self._free) or stream not in batch.live_row_of:
+            return
+        self._is_idle = False
+        self._closed_early = self._close_batch(self._clock_ns())
+        self._may_be_ready.notify()
 
     def _wanted(self, capacity: int) -> int:
         return min(len(self._up), capacity) if all(self._up.values()) else capacity
@@ -260,4 +296,5 @@ class Batcher:
 
     def _is_drained(self) -> bool:
         # Called with the lock held.
-        return self._is_closed and (self._open is None or not self._open.count)
+        is_empty = self._open is None or not self._open.count
+        return self._is_closed and is_empty and self._closed_early is None

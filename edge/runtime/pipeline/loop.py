@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from edge.protocols import Engine
 from edge.runtime.pipeline.batcher import Batch, Batcher
 from edge.runtime.pipeline.counters import Counters
-from edge.types import Detections, DropReason, EngineOutput, FrameResult, StageTimes, StreamId
-from edge.vision.detect import Detector, select_classes
+from edge.types import DropReason, EngineOutput, FrameResult, StageTimes, StreamId
+from edge.vision.detect import Detector
 
 __all__ = ["Inference", "InferenceLoop"]
 
@@ -101,12 +101,14 @@ class InferenceLoop:
         return not self._batcher.is_drained
 
     def _read_out(self, batch: Batch, output: EngineOutput, *, infer_ns: int, since_ns: int) -> list[FrameResult]:
-        found = self._inference.detector.detect(output, [row.letterbox for row in batch.rows])
+        wanted = [self._inference.class_filter.get(row.header.stream) for row in batch.rows]
+        letterboxes = [row.letterbox for row in batch.rows]
+        found = self._inference.detector.detect(output, letterboxes, class_ids=wanted)
         post_ns = time.monotonic_ns() - since_ns
         return [
             FrameResult(
                 header=row.header,
-                detections=self._wanted(row.header.stream, detections),
+                detections=detections,
                 times=StageTimes(
                     decode_ns=row.header.decode_ns,
                     batch_wait_ns=batch.closed_at_ns - row.header.read_at_ns,
@@ -116,10 +118,6 @@ class InferenceLoop:
             )
             for row, detections in zip(batch.rows, found, strict=True)
         ]
-
-    def _wanted(self, stream: StreamId, detections: Detections) -> Detections:
-        class_ids = self._inference.class_filter.get(stream)
-        return detections if class_ids is None else select_classes(detections, class_ids)
 
     def _count_failed(self) -> None:
         for batch in self._begun:

@@ -9,7 +9,7 @@ from edge.errors import EdgeError, EndOfStream
 from edge.protocols import FrameSource
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters
-from edge.types import DropReason, Frame
+from edge.types import DropReason
 
 __all__ = ["Puller"]
 
@@ -83,16 +83,7 @@ class Puller:
             self._counters.dropped(self._source.stream, DropReason.STOPPED)
             return
         try:
-            newest = self._newest(frame) if ticket.has_waited and self._source.is_live else frame
+            self._batcher.fill(ticket, frame)
         except BaseException:
-            self._batcher.abandon(ticket)
-            self._counters.dropped(self._source.stream, DropReason.STOPPED)
+            self._counters.dropped(self._source.stream, DropReason.FAILED)
             raise
-        self._batcher.fill(ticket, newest)
-
-    def _newest(self, frame: Frame) -> Frame:
-        newer = self._source.read(0)
-        if newer is None:
-            return frame
-        self._counters.dropped(self._source.stream, DropReason.SUPERSEDED)
-        return newer

@@ -1,7 +1,7 @@
 import numpy as np
 
-from edge.types import Detections, HeadFamily, ImageSize, Preprocess
-from edge.vision.detect import Detector, select_classes
+from edge.types import HeadFamily, ImageSize, Preprocess
+from edge.vision.detect import Detector
 from edge.vision.heads import Head
 from edge.vision.letterbox import fit
 
@@ -70,11 +70,24 @@ def test_an_empty_frame_gives_empty_detections():
     assert found.xyxy.shape == (0, 4)
 
 
-def test_select_classes_keeps_order():
-    found = Detections(
-        xyxy=np.arange(12, dtype=np.float32).reshape(3, 4),
-        score=np.array([0.9, 0.8, 0.7], np.float32),
-        class_id=np.array([2, 0, 2], np.int32),
+def test_the_limit_counts_only_the_classes_that_are_wanted():
+    crowd = [(10 + 12 * i, 10, 5, 5, 0.9 - 0.1 * i, 0) for i in range(4)]  # class 0, all better than the one of class 1
+    output = yolov8_output([[*crowd, (10, 40, 5, 5, 0, 0.4)]] * 2)
+
+    only_one, all_classes = detector(max_detections=2).detect(
+        output, letterboxes((64, 64), (64, 64)), class_ids=[np.array([1], np.int32), None]
     )
 
-    assert select_classes(found, np.array([2], np.int32)).score.tolist() == found.score[[0, 2]].tolist()
+    assert only_one.class_id.tolist() == [1]
+    np.testing.assert_allclose(only_one.score, [0.4])
+    np.testing.assert_allclose(all_classes.score, [0.9, 0.8])
+
+
+def test_the_limit_of_an_end_to_end_head_counts_only_the_classes_that_are_wanted():
+    output = np.array([[[0, 0, 10, 10, 0.9, 0], [20, 0, 30, 10, 0.5, 1], [40, 0, 50, 10, 0.6, 1]]], np.float32)
+
+    (found,) = detector(HeadFamily.YOLOV10, max_detections=2).detect(
+        output, letterboxes((64, 64)), class_ids=[np.array([1, 2], np.int32)]
+    )
+
+    np.testing.assert_allclose(found.score, [0.6, 0.5])

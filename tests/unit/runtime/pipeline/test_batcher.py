@@ -1,5 +1,6 @@
 """The batcher alone, with canvases of a few pixels and a clock that the test turns."""
 
+import dataclasses
 import threading
 import time
 
@@ -103,6 +104,84 @@ def test_a_batch_is_closed_when_its_oldest_frame_has_waited_long_enough(make):
     clock.ns += 1_000_000
 
     assert len(batcher.take(0).rows) == 1
+
+
+def test_newer_frames_of_a_fast_stream_do_not_move_the_deadline_of_their_batch(make):
+    clock = Clock()
+    batcher = make(clock=clock)
+    batcher.join("slow", is_live=True)
+    put(batcher, frame("fast", 1, read_at_ns=clock.ns), is_live=True)
+    clock.ns += 16_000_000
+    put(batcher, frame("fast", 2, read_at_ns=clock.ns), is_live=True)
+    assert batcher.take(0) is None
+
+    clock.ns += 4_000_000
+
+    assert [row.header.frame for row in batcher.take(0).rows] == [2]
+
+
+def test_a_row_that_is_given_up_takes_its_deadline_along(make):
+    clock = Clock()
+    batcher = make(clock=clock)
+    batcher.join("slow", is_live=True)
+    put(batcher, frame("fast", 1, read_at_ns=clock.ns), is_live=True)
+    clock.ns += 10_000_000
+    batcher.abandon(batcher.reserve("fast", is_live=True))
+    put(batcher, frame("fast", 2, read_at_ns=clock.ns), is_live=True)
+    clock.ns += 10_000_000
+    assert batcher.take(0) is None
+
+    clock.ns += 10_000_000
+
+    assert [row.header.frame for row in batcher.take(0).rows] == [2]
+
+
+def test_while_the_engine_is_idle_a_stream_that_comes_again_closes_the_batch(make, drops):
+    clock = Clock()
+    batcher = make(rows=3, clock=clock, max_wait_s=10)
+    batcher.join("slow", is_live=True)
+    put(batcher, frame("fast", 1, read_at_ns=clock.ns), is_live=True)
+    assert batcher.take(0) is None
+    clock.ns += 16_000_000
+
+    put(batcher, frame("fast", 2, read_at_ns=clock.ns), is_live=True)
+
+    batch = batcher.take(0)
+    assert [row.header.frame for row in batch.rows] == [1]
+    put(batcher, frame("fast", 3, read_at_ns=clock.ns), is_live=True)  # the engine is at work: the newest frame wins
+    batcher.give_back(batch.index)
+    put(batcher, frame("slow", 1, read_at_ns=clock.ns), is_live=True)
+    assert [row.header.frame for row in batcher.take(0).rows] == [3, 1]
+    assert drops == [("fast", DropReason.SUPERSEDED)]
+
+
+def test_a_batch_that_was_closed_early_is_taken_before_the_end(make):
+    batcher = make(rows=3, clock=Clock(), max_wait_s=10)
+    batcher.join("slow", is_live=True)
+    put(batcher, frame("fast", 1), is_live=True)
+    assert batcher.take(0) is None
+    put(batcher, frame("fast", 2), is_live=True)
+    batcher.close()
+
+    assert not batcher.is_drained
+    assert [batcher.take(0).rows[0].header.frame for _ in range(2)] == [1, 2]
+    assert batcher.is_drained
+
+
+def test_a_frame_that_cannot_be_copied_gives_its_row_up(make, drops):
+    batcher = make(rows=2, clock=Clock())
+    put(batcher, frame("b", 5))
+    torn = frame("a", 1)
+    torn = dataclasses.replace(torn, image=torn.image[:-1])
+    batcher.join("a", is_live=True)
+
+    with pytest.raises(ValueError, match="broadcast"):
+        batcher.fill(batcher.reserve("a", is_live=True), torn)
+    batcher.leave("a")
+    put(batcher, frame("b", 6))
+
+    assert [row.header.frame for row in batcher.take(0).rows] == [5, 6]
+    assert drops == []
 
 
 def test_a_stream_that_leaves_is_not_waited_for(make):

@@ -1,5 +1,6 @@
 """The service with recorded sources and a real engine on a tiny model: every frame has a fate, whatever happens."""
 
+import dataclasses
 import threading
 import time
 
@@ -20,6 +21,7 @@ from edge.types import DropReason, Precision, StreamId, StreamState
 from edge.vision.detect import Detector
 from edge.vision.heads import Head
 from tests.support import models
+from tests.support.wait import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +114,69 @@ def test_a_stream_that_breaks_ends_alone(make, spec):
     assert "the camera is gone" in report.statuses["broken"].reason
     assert report.has_failed_streams
     assert report.is_balanced
+
+
+class HangingSource:
+    """A live source whose `hangs_at`-th read never comes back, nor one that is not to wait, until it is let go."""
+
+    def __init__(self, source, *, hangs_at):
+        self._source = source
+        self._left = hangs_at
+        self.let_go = threading.Event()
+        self.hangs = threading.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._source, name)
+
+    def read(self, timeout_s):
+        self._left -= 1
+        if self._left <= 0 or timeout_s == 0:
+            self.hangs.set()
+            self.let_go.wait()
+        return self._source.read(timeout_s)
+
+
+def test_a_camera_whose_read_hangs_stops_no_other(make, spec):
+    def live(name):
+        return recorded(spec, name, (image for _ in range(100_000) for image in pictures(1)), fps=200, is_live=True)
+
+    hanging = HangingSource(live("hanging"), hangs_at=100)
+    parts, _ = make([hanging, live("well")], max_batch=1, extra_s=0.01)
+    stop = threading.Event()
+    running = threading.Thread(target=lambda: Service(parts).run(stop), daemon=True)
+    running.start()
+    try:
+        assert hanging.hangs.wait(30)
+        before = parts.counters.of_stream(StreamId("well")).inferred
+
+        def has_got_on():
+            return parts.counters.of_stream(StreamId("well")).inferred > before + 20
+
+        wait_until(has_got_on, what="the other camera goes on")
+    finally:
+        hanging.let_go.set()
+        stop.set()
+        running.join(30)
+    assert not running.is_alive()
+
+
+def test_a_frame_that_cannot_be_copied_ends_its_stream_alone(make, spec):
+    class TornSource(RecordedSource):
+        def read(self, timeout_s):
+            frame = super().read(timeout_s)
+            is_torn = frame is not None and frame.header.frame == 3
+            return dataclasses.replace(frame, image=frame.image[:-1]) if is_torn else frame
+
+    torn = TornSource(StreamId("torn"), pictures(20), preprocess=spec.preprocess)
+    parts, _ = make([torn, recorded(spec, "well", pictures(40))])
+
+    report = Service(parts).run(threading.Event())
+
+    assert by_name(report)["well"].inferred == 40
+    assert by_name(report)["torn"].inferred == 2
+    assert by_name(report)["torn"].dropped == {DropReason.FAILED: 1}
+    assert report.is_balanced
+    assert "broadcast" in report.statuses["torn"].reason
 
 
 def test_live_streams_on_a_slow_engine_drop_the_older_frames_and_stay_fresh(make, spec):

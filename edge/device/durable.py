@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -130,22 +131,32 @@ class Durable:
     def _sync_tree(self, folder: Path) -> None:
         for name in self.files.names(folder):
             path = folder / name
-            if self.files.link_target(path) is not None:
-                continue
-            if self.files.is_dir(path):
+            if self._is_real_dir(path):
                 self._sync_tree(path)
-            else:
+            elif self.files.link_target(path) is None:
                 self.files.sync(path)
         self.files.sync_dir(folder)
 
-    def _clear(self, folder: Path) -> None:
-        for name in self.files.names(folder):
-            path = folder / name
-            if self.files.link_target(path) is None and self.files.is_dir(path):
-                self._clear(path)
-            else:
+    def _clear(self, grave: Path) -> None:
+        # Folders in folders are brought up first: however deep somebody has made a tree, no path gets longer.
+        names = self.files.names(grave)
+        fresh = (f"{number}.tmp" for number in itertools.count() if f"{number}.tmp" not in names)
+        while names:
+            path = grave / names.pop()
+            if not self._is_real_dir(path):
                 self.files.remove(path)
-        self.files.remove_dir(folder)
+                continue
+            for inner in self.files.names(path):
+                if self._is_real_dir(path / inner):
+                    names.append(next(fresh))
+                    self.files.rename(path / inner, grave / names[-1])
+                else:
+                    self.files.remove(path / inner)
+            self.files.remove_dir(path)
+        self.files.remove_dir(grave)
+
+    def _is_real_dir(self, path: Path) -> bool:
+        return self.files.link_target(path) is None and self.files.is_dir(path)
 
     @contextlib.contextmanager
     def _no_rest(self, partial: Path) -> Iterator[None]:

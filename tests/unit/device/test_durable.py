@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 
 import pytest
 
@@ -87,3 +88,23 @@ def test_a_read_only_disk_and_a_missing_right_have_their_codes(tmp_path):
         with pytest.raises(DeployError) as failure:
             Durable(FaultyFiles(RealFiles(), at=0, number=number)).put(tmp_path / "a", b"")
         assert failure.value.code == code
+
+
+def test_a_folder_as_deep_as_no_path_is_long_is_removed(tmp_path):
+    deep = tmp_path / "d"
+    deep.mkdir()
+    (deep / "0.tmp").mkdir()
+    (deep / "0.tmp" / "inner").mkdir()
+    here = os.open(deep, os.O_RDONLY)
+    for _ in range(5000):  # 5000 levels of two bytes each: PATH_MAX is 4096
+        os.mkdir("x", dir_fd=here)
+        inner = os.open("x", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(os.open("f", os.O_CREAT, dir_fd=here))
+    os.close(here)
+    try:
+        Durable().remove_tree(deep)
+        assert os.listdir(tmp_path) == []
+    finally:
+        subprocess.run(["rm", "-rf", *tmp_path.iterdir()], check=True)  # pytest's own clearing recurses

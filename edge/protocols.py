@@ -8,9 +8,9 @@ from typing import Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.types import EngineOutput, Frame, Observed, Preprocess, SourceCounts, StreamId
+from edge.types import Detections, EngineOutput, Frame, Observed, Preprocess, SourceCounts, StreamId, Tracks
 
-__all__ = ["ActivationEngine", "Engine", "FrameSource", "Message", "ObservingEngine", "Publisher", "Runner"]
+__all__ = ["ActivationEngine", "Engine", "FrameSource", "Message", "ObservingEngine", "Publisher", "Runner", "Tracker"]
 
 
 T_co = TypeVar("T_co", covariant=True)
@@ -132,6 +132,21 @@ class FrameSource(Protocol):
 
     def close(self) -> None:
         """Stop and free everything."""
+        ...
+
+
+class Tracker(Protocol):
+    """Says of each detection which object of the stream it shows; no number is ever used for two objects.
+
+    An object gets its number when it was seen in two frames. Frames are given in order, each once; one thread at a time.
+    """
+
+    def update(self, detections: Detections, *, time_ns: int) -> Tracks:
+        """Take in the detections of the next frame; `time_ns` is of the stream and grows from frame to frame."""
+        ...
+
+    def reset(self) -> tuple[int, ...]:
+        """Give up all objects and return their numbers: what comes next has nothing to do with what was."""
         ...
 
 

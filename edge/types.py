@@ -43,6 +43,7 @@ __all__ = [
     "StageTimes",
     "StreamId",
     "StreamState",
+    "Tracks",
     "stream_id",
 ]
 
@@ -319,6 +320,21 @@ class Detections:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tracks:
+    """Which objects the N detections of a frame show.
+
+    Attributes:
+        track_id: int64 (N,), the number of the object, from 1; 0 where a detection shows none that is followed (yet).
+        class_id: int32 (N,), the class of the object over all its frames; where `track_id` is 0, of the detection.
+        ended: numbers of objects that were given up since the frame before.
+    """
+
+    track_id: NDArray[np.int64]
+    class_id: NDArray[np.int32]
+    ended: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageTimes:
     """How long one frame spent in each stage, nanoseconds of the monotonic clock."""
 
@@ -330,11 +346,15 @@ class StageTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameResult:
-    """What is published of a frame; holds no pixels, and its arrays are its own (no views of something large)."""
+    """What is published of a frame; holds no pixels, and its arrays are its own (no views of something large).
+
+    `track_id` is int64 (N,) as in `Tracks`, None where nobody follows the stream's objects.
+    """
 
     header: FrameHeader
     detections: Detections
     times: StageTimes
+    track_id: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ FILES = sorted((ROOT / "edge").rglob("*.py"))
 FLOORS = [
     {"types", "protocols", "deadline", "digest", "errors", "reading", "untrusted", "version", "writing"},
     {"vision", "config", "model", "wire"},
+    {"track"},
     {"calibrate", "evaluate", "engine", "media", "publish", "bundle", "device", "transport"},
     {"quantize"},
     {"deploy", "runtime", "demo"},

@@ -38,16 +38,19 @@ class Truth:
     Attributes:
         xyxy: float32 `(N, 4)`, pixels of the frame; right and lower edges are exclusive.
         class_id: int32 `(N,)`, index into `CLASSES`.
+        object_id: int64 `(N,)`, which object it is: the same in all frames, also after it was away.
     """
 
     xyxy: NDArray[np.float32]
     class_id: NDArray[np.int32]
+    object_id: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Placed:
-    """A sprite at its place in one frame."""
+    """A sprite at its place in one frame; `number` is that of its actor."""
 
+    number: int
     class_id: int | None
     sprite: Sprite
     where: Window
@@ -83,6 +86,10 @@ class Scene:
         placed, truth = self._visible(index)
         return self._paint(placed, index), truth
 
+    def truth(self, index: int) -> Truth:
+        """Return the ground truth of a frame without painting it."""
+        return self._visible(index)[1]
+
     def frame_without(self, index: int, position: int) -> NDArray[np.uint8]:
         """Return the same picture with the object at `position` of its truth left out, to check its box by."""
         placed, _ = self._visible(index)
@@ -100,7 +107,8 @@ class Scene:
         _, boxes = _measure(shown, self.size)
         labelled = [row for row, each in enumerate(shown) if each.class_id is not None]
         class_id = np.array([shown[row].class_id for row in labelled], np.int32)
-        return shown, Truth(xyxy=boxes[labelled].astype(np.float32), class_id=class_id)
+        object_id = np.array([shown[row].number for row in labelled], np.int64)
+        return shown, Truth(xyxy=boxes[labelled].astype(np.float32), class_id=class_id, object_id=object_id)
 
     def _placed(self, index: int) -> list[_Placed]:
         """Return every object that touches the frame, farthest first."""
@@ -114,7 +122,14 @@ class Scene:
             windows = sprite.window(spot.x, spot.y, width=self.size.width, height=self.size.height)
             if windows is not None:
                 found.append(
-                    _Placed(class_id=actor.class_id, sprite=sprite, where=windows[0], part=windows[1], nearness=spot.y)
+                    _Placed(
+                        number=number,
+                        class_id=actor.class_id,
+                        sprite=sprite,
+                        where=windows[0],
+                        part=windows[1],
+                        nearness=spot.y,
+                    )
                 )
         return sorted(found, key=lambda each: each.nearness)
 

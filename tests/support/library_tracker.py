@@ -1,0 +1,73 @@
+"""ByteTrack of the library `trackers`, behind our protocol: the independent reference for ours. Only tests use it.
+
+`.ci/setup --require-all` puts it into `.cache/trackers` without its own OpenCV, which would overwrite ours.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from edge.types import Detections, Tracks
+
+FOLDER = Path(__file__).parents[2] / ".cache" / "trackers"
+
+
+class LibraryTracker:
+    """A `Tracker`. The library gives 6-digit room for numbers of its own: ours go on where a reset begins again."""
+
+    def __init__(self, *, lost_s: float, sure_score: float) -> None:
+        ByteTrackTracker, self._sv = _library()
+        # A buffer is told in frames of a 30th of a second.
+        self._tracker = ByteTrackTracker(
+            lost_track_buffer=round(30 * lost_s),
+            frame_rate=30,
+            track_activation_threshold=sure_score,
+            high_conf_det_threshold=sure_score,
+        )
+        self._offset = 0
+        self._known: set[int] = set()
+        self._highest = 0
+
+    @staticmethod
+    def lacking() -> str:
+        """Why it cannot be used; empty when it can."""
+        return "" if FOLDER.is_dir() else f"the library trackers is not in {FOLDER}; run: bash .ci/setup --require-all"
+
+    def update(self, detections: Detections, *, time_ns: int) -> Tracks:
+        given = self._sv.Detections(
+            xyxy=detections.xyxy,
+            confidence=detections.score,
+            class_id=detections.class_id.astype(int),
+            data={"row": np.arange(len(detections))},
+        )
+        found = self._tracker.update(given, timestamp=time_ns / 1e9)
+        track_id = np.zeros(len(detections), np.int64)
+        if len(found):
+            track_id[found.data["row"]] = np.where(found.tracker_id < 0, 0, found.tracker_id + 1 + self._offset)
+        return Tracks(track_id=track_id, class_id=detections.class_id, ended=self._ended())
+
+    def reset(self) -> tuple[int, ...]:
+        gone = tuple(sorted(self._known))
+        self._tracker.reset()
+        self._offset, self._known = self._highest, set()
+        return gone
+
+    def _ended(self) -> tuple[int, ...]:
+        alive = {track.tracker_id + 1 + self._offset for track in self._tracker.tracks if track.tracker_id >= 0}
+        gone, self._known = self._known - alive, alive
+        self._highest = max(self._highest, *alive, 0)
+        return tuple(sorted(gone))
+
+
+def _library():
+    if str(FOLDER) not in sys.path:
+        sys.path.append(str(FOLDER))  # at the end: what we have ourselves is ours
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import supervision
+        from trackers import ByteTrackTracker
+    return ByteTrackTracker, supervision

@@ -1,0 +1,58 @@
+"""The demo's street with known identities, as a detector of some quality would see it. Nothing is painted."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from edge.demo.street.scene import Scene
+from edge.types import Detections, ImageSize
+
+SIZE = ImageSize(width=640, height=360)
+FRAME_NS = 1_000_000_000 // 15
+SEEDS = (1, 3, 5, 10, 13, 14, 20)  # those of the demo's cameras
+
+
+@lru_cache(maxsize=16)
+def truths(seed, frames=360):
+    scene = Scene(seed, SIZE)
+    return tuple(scene.truth(index) for index in range(frames))
+
+
+def as_detected(truth, rng, *, jitter=0.03, missed=0.1):
+    """Return what a detector sees and, for each detection, the object that it shows.
+
+    Boxes are off by `jitter` of their size (one sigma, each number), some are missed, scores vary from 0.3 to 0.95.
+    """
+    seen = rng.random(len(truth.xyxy)) >= missed
+    xyxy, object_id = truth.xyxy[seen].astype(np.float64), truth.object_id[seen]
+    side = np.tile(xyxy[:, 2:] - xyxy[:, :2], 2)
+    xyxy = xyxy + rng.normal(0, jitter, xyxy.shape) * side
+    score = rng.uniform(0.3, 0.95, len(xyxy))
+    order = np.argsort(-score)
+    found = Detections(
+        xyxy=xyxy[order].astype(np.float32),
+        score=score[order].astype(np.float32),
+        class_id=truth.class_id[seen][order],
+    )
+    return found, object_id[order]
+
+
+def identity_scores(tracker, seed, *, jitter=0.03, missed=0.1):
+    """Return (switches, share of the detections with a number, detections) of a tracker over one period."""
+    rng = np.random.default_rng(seed)
+    number_of, switches, numbered, total = {}, 0, 0, 0
+    last_seen = {}
+    for index, truth in enumerate(truths(seed)):
+        found, object_id = as_detected(truth, rng, jitter=jitter, missed=missed)
+        tracks = tracker.update(found, time_ns=(index + 1) * FRAME_NS)
+        for who, number in zip(object_id.tolist(), tracks.track_id.tolist(), strict=True):
+            total += 1
+            if not number:
+                continue
+            numbered += 1
+            is_same_visit = index - last_seen.get(who, -99) <= 15  # it was not away for a second
+            switches += is_same_visit and number_of.get(who, number) != number
+            number_of[who], last_seen[who] = number, index
+    return switches, numbered / total, total

@@ -138,7 +138,8 @@ class FrameSource(Protocol):
 class Tracker(Protocol):
     """Says of each detection which object of the stream it shows; no number is ever used for two objects.
 
-    An object gets its number when it was seen in two frames. Frames are given in order, each once; one thread at a time.
+    An object gets its number in the second frame that shows it. Frames are given in order, each once; one thread at a
+    time.
     """
 
     def update(self, detections: Detections, *, time_ns: int) -> Tracks:

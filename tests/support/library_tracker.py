@@ -17,12 +17,12 @@ FOLDER = Path(__file__).parents[2] / ".cache" / "trackers"
 
 
 class LibraryTracker:
-    """A `Tracker`. The library gives 6-digit room for numbers of its own: ours go on where a reset begins again."""
+    """A `Tracker`. A reset begins the library's numbers again; ours go on."""
 
     def __init__(self, *, lost_s: float, sure_score: float) -> None:
-        ByteTrackTracker, self._sv = _library()
+        tracker, self._sv = _library()
         # A buffer is told in frames of a 30th of a second.
-        self._tracker = ByteTrackTracker(
+        self._tracker = tracker(
             lost_track_buffer=round(30 * lost_s),
             frame_rate=30,
             track_activation_threshold=sure_score,

@@ -1,4 +1,4 @@
-"""The assignment has the largest sum there is: held against SciPy's solver, and against all ways where there are few."""
+"""The assignment has the largest sum there is: held against SciPy's, and all ways where there are few."""
 
 import itertools
 

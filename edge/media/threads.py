@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["has_stuck_threads", "join_or_remember"]
+__all__ = ["has_stuck_threads", "join_or_remember", "stuck_threads"]
 
 _stuck: list[threading.Thread] = []
 
@@ -18,7 +18,12 @@ def join_or_remember(thread: threading.Thread, timeout_s: float) -> bool:
     return True
 
 
+def stuck_threads() -> tuple[str, ...]:
+    """Return the names of the threads of closed sources that still run."""
+    _stuck[:] = [thread for thread in _stuck if thread.is_alive()]
+    return tuple(thread.name for thread in _stuck)
+
+
 def has_stuck_threads() -> bool:
     """Return whether a thread of a closed source still runs: then only a hard exit (`os._exit`) is safe."""
-    _stuck[:] = [thread for thread in _stuck if thread.is_alive()]
-    return bool(_stuck)
+    return bool(stuck_threads())

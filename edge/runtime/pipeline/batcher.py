@@ -204,6 +204,17 @@ class Batcher:
         with self._lock:
             return self._is_drained()
 
+    @property
+    def has_due(self) -> bool:
+        """Whether frames are here that nothing but the engine has to be waited for."""
+        with self._lock:
+            batch = self._open
+            if self._closed_early is not None or self._waiting:
+                return True
+            if batch is None or not batch.count:
+                return False
+            return batch.due_ns is None or self._complete_or_due_ns(batch, batch.due_ns) <= self._clock_ns()
+
     def _open_next(self) -> None:
         if self._open is None and self._free:
             self._open = _OpenBatch(self._free.popleft())
@@ -262,8 +273,11 @@ class Batcher:
         batch = self._open
         if batch is None or batch.writers or not batch.count or batch.due_ns is None:
             return None
+        return self._complete_or_due_ns(batch, batch.due_ns)
+
+    def _complete_or_due_ns(self, batch: _OpenBatch, due_ns: int) -> int:
         is_complete = self._is_closed or batch.count >= self._wanted(len(self._canvases[batch.canvas]))
-        return batch.due_ns - self._max_wait_ns if is_complete else batch.due_ns
+        return due_ns - self._max_wait_ns if is_complete else due_ns
 
     def _close_for_idle_engine(self, stream: StreamId) -> None:
         # Only where the next batch can be opened at once: otherwise the stream would wait, and its frame grow old.

@@ -45,9 +45,21 @@ class InferenceLoop:
         self._begun: list[Batch] = []
         self.error: BaseException | None = None
         self.turns = 0  # grows as long as the loop is not stuck, also while there is nothing to infer
+        self.turned_at_ns = 0  # monotonic
+
+    @property
+    def name(self) -> str:
+        """The name of its thread."""
+        return self._thread.name
+
+    @property
+    def has_work(self) -> bool:
+        """Whether frames are being inferred, or could be at once."""
+        return bool(self._begun) or self._batcher.has_due
 
     def start(self) -> None:
         """Begin."""
+        self.turned_at_ns = time.monotonic_ns()
         self._thread.start()
 
     def drain(self, timeout_s: float) -> bool:
@@ -67,6 +79,7 @@ class InferenceLoop:
             while running is not None or not self._draining.is_set() or self._has_more():
                 running = self._turn(running)
                 self.turns += 1
+                self.turned_at_ns = time.monotonic_ns()
         except BaseException as error:  # the border of this thread: recorded here, raised again by the service
             self.error = error
             self._count_failed()

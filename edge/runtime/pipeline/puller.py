@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from edge.errors import EdgeError, EndOfStream
 from edge.protocols import FrameSource
@@ -30,11 +31,17 @@ class Puller:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"pull-{source.stream}", daemon=True)
         self.failure: str | None = None
+        self.in_source_since_ns: int | None = None  # monotonic; None while it is not in a call of its source
 
     @property
     def source(self) -> FrameSource:
         """The source that is read."""
         return self._source
+
+    @property
+    def name(self) -> str:
+        """The name of its thread."""
+        return self._thread.name
 
     def start(self) -> None:
         """Begin reading."""
@@ -57,6 +64,7 @@ class Puller:
     def _run(self) -> None:
         stream = self._source.stream
         try:
+            self._in_source()
             self._source.open()
             while not self._stopping.is_set():
                 self._move_one()
@@ -70,10 +78,17 @@ class Puller:
             _log.exception("stream failed stream=%s", stream)
         finally:
             self._batcher.leave(stream)
+            self._in_source()
             self._source.close()
+            self.in_source_since_ns = None
+
+    def _in_source(self) -> None:
+        self.in_source_since_ns = time.monotonic_ns()
 
     def _move_one(self) -> None:
+        self._in_source()
         frame = self._source.read(_READ_TIMEOUT_S)
+        self.in_source_since_ns = None
         if frame is None:
             self._batcher.leave(self._source.stream)
             return

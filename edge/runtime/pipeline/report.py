@@ -24,7 +24,11 @@ class RunTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """A snapshot, or the final account, of a running pipeline; `turns` of the inference loop show that it is alive."""
+    """A snapshot, or the final account, of a running pipeline.
+
+    `turns` of the inference loop show that it is alive; `has_work` tells that frames are inferred now, or could be.
+    `hanging` are the names of threads that do not come back from a call.
+    """
 
     name: str
     engine: str
@@ -37,6 +41,8 @@ class RunReport:
     published: Mapping[str, Mapping[str, int]]
     recent: RecentTimes
     turns: int
+    has_work: bool
+    hanging: tuple[str, ...]
     is_final: bool
 
     @property

@@ -11,7 +11,7 @@ from pathlib import Path
 from edge.device.health import Health, StreamHealth, write_health
 from edge.device.notify import Notifier
 from edge.runtime.pipeline.report import RunReport
-from edge.types import StreamId, StreamState
+from edge.types import StreamState
 
 __all__ = ["Heartbeat", "health_from_report", "health_path"]
 
@@ -19,7 +19,6 @@ _log = logging.getLogger(__name__)
 _HEALTH_EVERY_S = 1.0
 _BEATS_PER_WATCHDOG = 3
 _LOADING_STEP_S = 120.0  # for one step of a start; a step that takes longer is stuck
-_SILENT = (StreamState.DOWN, StreamState.ENDED)
 
 
 def health_path(given: Path | None, default: Path, environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -50,6 +49,7 @@ class Heartbeat:
         self._watchdog = _Watchdog(notifier.watchdog_s, clock_s)
         self._rate = _Rate(clock_s)
         self._is_broken = False
+        self._hanging: tuple[str, ...] = ()
 
     @property
     def every_s(self) -> float:
@@ -66,7 +66,8 @@ class Heartbeat:
         self._notifier.tell("READY=1", "STATUS=running")
 
     def tick(self, report: RunReport) -> None:
-        """Say how it stands, and that it is alive if it has got on."""
+        """Say how it stands, and that it is alive if it has got on and nothing hangs."""
+        self._name_hanging(report.hanging)
         if self._watchdog.has_got_on(report):
             self._notifier.tell("WATCHDOG=1")
         self._notifier.tell(f"STATUS={_status(report, self._rate.per_s(report.inferred))}")
@@ -76,6 +77,11 @@ class Heartbeat:
     def stopping(self) -> None:
         """The run ends; what is in flight is still delivered."""
         self._notifier.tell("STOPPING=1", "STATUS=stopping")
+
+    def _name_hanging(self, names: tuple[str, ...]) -> None:
+        if names != self._hanging and names:
+            _log.error("threads hang, the watchdog is not fed names=%s", ",".join(names))
+        self._hanging = names
 
     def _write(self, path: Path, health: Health) -> None:
         try:
@@ -116,28 +122,20 @@ class _Watchdog:
         self._clock_s = clock_s
         self._due_s = clock_s()
         self._turns = self._batches = 0
-        self._decoded: dict[StreamId, int] = {}
 
     def has_got_on(self, report: RunReport) -> bool:
-        """Return whether it is time, and the loop has turned and inferred since the last time, or had nothing to do."""
+        """Return whether it is time, nothing hangs, and the loop has turned, and inferred if there was something to.
+
+        Cameras that give no frame, for however long, are no reason: whoever hangs while reading one is named.
+        """
         now_s = self._clock_s()
-        if self._every_s is None or now_s < self._due_s or report.turns == self._turns:
+        if self._every_s is None or now_s < self._due_s or report.hanging or report.turns == self._turns:
             return False
-        if report.batches == self._batches and not self._has_nothing_to_do(report):
+        if report.batches == self._batches and report.has_work:
             return False
         self._due_s = now_s + self._every_s
         self._turns, self._batches = report.turns, report.batches
-        self._decoded = {one.stream: one.decoded for one in report.streams}
         return True
-
-    def _has_nothing_to_do(self, report: RunReport) -> bool:
-        # Down, or its frames come and are all let go on purpose (max_fps). One that is said to be up and gives no
-        # frame at all is not known to be down: whoever reads it may hang.
-        return all(
-            report.statuses[one.stream].state in _SILENT
-            or (one.unaccounted == 0 and one.decoded > self._decoded.get(one.stream, 0))
-            for one in report.streams
-        )
 
 
 class _Rate:
@@ -155,6 +153,8 @@ class _Rate:
 def _status(report: RunReport, fps: float) -> str:
     up = sum(report.statuses[one.stream].state is StreamState.UP for one in report.streams)
     parts = [f"{up}/{len(report.streams)} streams", f"{fps:.0f} fps"]
+    if report.hanging:
+        parts.append(f"hanging: {', '.join(report.hanging)}")
     mqtt = report.published.get("mqtt")
     if mqtt is not None:
         parts.append("mqtt ok" if mqtt["connected"] else "mqtt not connected")

@@ -19,6 +19,7 @@ from edge.runtime.pipeline.counters import Counters, report_stream
 from edge.runtime.pipeline.loop import Inference, InferenceLoop
 from edge.runtime.pipeline.puller import Puller
 from edge.runtime.pipeline.report import RunReport, RunTimes
+from edge.runtime.serve.hanging import HANGING_S, hanging_threads
 from edge.runtime.serve.last_switch import LastSwitch
 from edge.runtime.serve.stream_states import StreamStates
 from edge.types import DropReason, Precision, StreamId
@@ -49,10 +50,19 @@ class Parts:
 
 
 class Service:
-    """Runs a pipeline once; `on_stop` is called when it begins to end."""
+    """Runs a pipeline once.
 
-    def __init__(self, parts: Parts, *, on_stop: Callable[[], None] = lambda: None) -> None:
+    Args:
+        parts: of the pipeline.
+        on_stop: called when it begins to end.
+        hanging_s: a thread that is in one call for longer is said to hang.
+    """
+
+    def __init__(
+        self, parts: Parts, *, on_stop: Callable[[], None] = lambda: None, hanging_s: float = HANGING_S
+    ) -> None:
         self._parts = parts
+        self._hanging_s = hanging_s
         self._on_stop = on_stop
         self._pullers = [Puller(source, parts.batcher, parts.counters) for source in parts.sources]
         self._loop = InferenceLoop(parts.inference, parts.batcher, parts.counters)
@@ -137,6 +147,9 @@ class Service:
                 self._failed.add(stream)
                 self._parts.states.fail(stream, puller.failure)
 
+    def _hanging(self) -> tuple[str, ...]:
+        return hanging_threads(self._pullers, self._loop, now_ns=time.monotonic_ns(), limit_s=self._hanging_s)
+
     def _times(self) -> RunTimes:
         return RunTimes(
             elapsed_s=(time.monotonic_ns() - self._started_at_ns) / 1e9,
@@ -159,6 +172,8 @@ class Service:
             published=parts.publisher.by_output(),
             recent=parts.counters.recent(),
             turns=self._loop.turns,
+            has_work=self._loop.has_work,
+            hanging=() if is_final else self._hanging(),
             is_final=is_final,
         )
 

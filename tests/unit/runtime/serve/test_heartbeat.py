@@ -12,7 +12,7 @@ from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.errors import SourceError
 from edge.media.backoff import Backoff
 from edge.media.camera import Camera
-from edge.media.recorded import Breakage, RecordedSource
+from edge.media.recorded import Breakage, RecordedSource, Stall
 from edge.model.inspect import inspect_model
 from edge.publish.jsonl import JsonlPublisher
 from edge.runtime.pipeline.batcher import Batcher
@@ -53,17 +53,49 @@ class WedgedEngine:
         return self._engine.wait(index)
 
 
+class HangingSource(RecordedSource):
+    """Gives three frames; its `where` does not return until it is let go."""
+
+    def __init__(self, where, spec):
+        pictures = [np.zeros((40, 64, 3), np.uint8)] * 3
+        super().__init__(StreamId("east"), [*pictures, Stall(float("inf"))], preprocess=spec.preprocess)
+        self.hangs, self.let_go = threading.Event(), threading.Event()
+        self._where = where
+        self._reads = 0
+
+    def open(self):
+        self._hang("open")
+        super().open()
+
+    def read(self, timeout_s):
+        self._reads += 1
+        if self._reads > 3:
+            self._hang("read")
+        if self._where == "close" and self._reads > 3:
+            raise SourceError("it broke")
+        return super().read(timeout_s)
+
+    def close(self):
+        self._hang("close")
+        super().close()
+
+    def _hang(self, where):
+        if where == self._where:
+            self.hangs.set()
+            assert self.let_go.wait(60)
+
+
 class Running:
     """A service with one stream in a thread, and what it says."""
 
-    def __init__(self, spec, folder, make_source, *, release=""):
+    def __init__(self, spec, folder, make_source, *, release="", hanging_s=20):
         self.engine = WedgedEngine(OpenVinoEngine(spec, OpenVinoOptions(max_batch=1, threads=1)))
         counters, publisher = Counters(), JsonlPublisher(str(folder / "out.jsonl"), device="test")
         states = StreamStates([StreamId("east")], publisher, device="test")
         self.source = make_source(states.change)
         head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides)
         detector = Detector(head=head, score_threshold=0.5, iou_threshold=0.5, max_detections=10)
-        parts = Parts(
+        self.parts = parts = Parts(
             name="test",
             device="test",
             precision=Precision.FP32,
@@ -79,7 +111,7 @@ class Running:
         self.heartbeat = Heartbeat(Notifier(self.systemd.environ), path=self.health, release=release)
         self.ticks = 0
         self._stop = threading.Event()
-        self._service = Service(parts)
+        self._service = Service(parts, hanging_s=hanging_s)
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self):
@@ -131,6 +163,15 @@ def camera(make_source, on_status):
     )
 
 
+def silent_after_one_frame(spec):
+    images = [np.zeros((40, 64, 3), np.uint8), Stall(float("inf"))]
+
+    def open_source():
+        return RecordedSource(StreamId("east"), images, preprocess=spec.preprocess, fps=50, is_live=True)
+
+    return lambda on_status: camera(open_source, on_status)
+
+
 def away(spec):
     def broken():
         gone = [Breakage(SourceError("no route to the camera"))]
@@ -159,6 +200,28 @@ def test_f28_all_cameras_down_keep_the_watchdog_fed(spec, tmp_path):
         health = read_health(running.health)
         assert health.batches == 0
         assert health.streams["east"].state == "down"
+
+
+def test_a_camera_that_is_silent_for_longer_than_the_watchdog_waits_keeps_it_fed(spec, tmp_path):
+    with Running(spec, tmp_path, silent_after_one_frame(spec)) as running:
+        wait_until(lambda: running.parts.counters.of_stream(StreamId("east")).inferred == 1, what="the only frame")
+        before = running.beats()
+
+        wait_until(lambda: running.beats() > before + 10, what="ten beats in silence")
+
+
+@pytest.mark.parametrize("where", ["open", "read", "close"])
+def test_a_thread_that_hangs_in_a_camera_starves_the_watchdog_by_name(spec, tmp_path, caplog, where):
+    source = HangingSource(where, spec)
+    with Running(spec, tmp_path, lambda on_status: source, hanging_s=0.2) as running:
+        assert source.hangs.wait(15)
+        wait_until(lambda: "names=pull-east" in caplog.text, what="it is named")
+        before, ticks = running.beats(), running.ticks
+        wait_until(lambda: running.ticks >= ticks + 10, what="the service's own thread goes on ticking")
+        after = running.beats()
+        source.let_go.set()
+
+    assert after <= before + 1  # ten ticks are three times the watchdog's time; one beat may have been on its way
 
 
 def test_health_grows_with_what_was_inferred(spec, tmp_path):

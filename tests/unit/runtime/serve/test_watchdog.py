@@ -14,7 +14,7 @@ from tests.support.wait import wait_until
 UP, DOWN, CONNECTING, ENDED = StreamState.UP, StreamState.DOWN, StreamState.CONNECTING, StreamState.ENDED
 
 
-def account(*, turns, batches, streams):
+def account(*, turns, batches, streams, has_work=False, hanging=()):
     """An account of streams given as (state, decoded, inferred, dropped on purpose)."""
     names = [StreamId(f"s{index}") for index in range(len(streams))]
     return RunReport(
@@ -43,49 +43,59 @@ def account(*, turns, batches, streams):
         published={},
         recent=RecentTimes(),
         turns=turns,
+        has_work=has_work,
+        hanging=hanging,
         is_final=False,
     )
 
 
 @pytest.mark.parametrize(
-    ("turns", "batches", "streams", "is_fed"),
+    ("turns", "batches", "streams", "has_work", "hanging", "is_fed"),
     [
-        (20, 11, [(UP, 11, 11, 0)], True),
-        (20, 11, [(UP, 11, 11, 0), (DOWN, 0, 0, 0)], True),
-        (20, 10, [(DOWN, 10, 10, 0), (ENDED, 5, 5, 0)], True),
-        (20, 10, [(UP, 15, 10, 5)], True),
-        (10, 10, [(DOWN, 10, 10, 0)], False),
-        (10, 11, [(UP, 11, 11, 0)], False),
-        (20, 10, [(UP, 12, 10, 0)], False),
-        (20, 10, [(UP, 10, 10, 0)], False),
-        (20, 10, [(UP, 10, 10, 0), (DOWN, 0, 0, 0)], False),
-        (20, 10, [(CONNECTING, 0, 0, 0)], False),
+        (20, 11, [(UP, 11, 11, 0)], True, (), True),
+        (20, 11, [(UP, 11, 11, 0), (DOWN, 0, 0, 0)], False, (), True),
+        (20, 10, [(DOWN, 10, 10, 0), (ENDED, 5, 5, 0)], False, (), True),
+        (20, 10, [(UP, 15, 10, 5)], False, (), True),
+        (20, 10, [(UP, 10, 10, 0)], False, (), True),
+        (20, 10, [(CONNECTING, 0, 0, 0)], False, (), True),
+        (10, 10, [(DOWN, 10, 10, 0)], False, (), False),
+        (10, 11, [(UP, 11, 11, 0)], True, (), False),
+        (20, 10, [(UP, 12, 10, 0)], True, (), False),
+        (20, 11, [(UP, 11, 11, 0), (UP, 0, 0, 0)], True, ("pull-s1",), False),
+        (20, 10, [(CONNECTING, 0, 0, 0)], False, ("pull-s0",), False),
+        (20, 11, [(UP, 11, 11, 0), (DOWN, 0, 0, 0)], True, ("teardown s1",), False),
     ],
     ids=[
         "a-batch-completed",
         "one-camera-down",
         "f28-all-down-or-ended",
         "all-frames-dropped-by-max-fps",
+        "up-and-silent-for-less-than-its-stall-s",
+        "connecting",
         "f27-loop-stuck-and-all-down",
         "f27-loop-stuck",
         "frames-wait-and-no-batch-completes",
-        "up-and-silent",
-        "up-and-silent-beside-one-that-is-down",
+        "one-of-two-hangs-in-a-read",
         "hangs-while-connecting",
+        "a-teardown-hangs",
     ],
 )
-def test_the_watchdog_is_fed_by_progress_only(tmp_path, turns, batches, streams, is_fed):
+def test_the_watchdog_is_fed_by_progress_only(tmp_path, caplog, turns, batches, streams, has_work, hanging, is_fed):
     now = [0.0]
     with NotifySocket(tmp_path / "notify", watchdog_s=30) as systemd:
         heartbeat = Heartbeat(Notifier(systemd.environ), path=None, clock_s=lambda: now[0])
         heartbeat.tick(account(turns=10, batches=10, streams=[(state, 10, 10, 0) for state, *_ in streams]))
         now[0] = 10.0
 
-        heartbeat.tick(account(turns=turns, batches=batches, streams=streams))
+        for _ in range(2):
+            heartbeat.tick(account(turns=turns, batches=batches, streams=streams, has_work=has_work, hanging=hanging))
         heartbeat.stopping()
 
         wait_until(lambda: "STOPPING=1" in systemd.lines, what="everything was heard")
         assert systemd.count("WATCHDOG=1") == (2 if is_fed else 1)
+        for name in hanging:
+            assert caplog.text.count(name) == 1
+            assert any(line.startswith("STATUS=") and name in line for line in systemd.lines)
 
 
 def test_it_is_not_fed_more_often_than_is_asked_for(tmp_path):

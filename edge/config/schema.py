@@ -8,6 +8,7 @@ import msgspec
 
 __all__ = [
     "BatchConfig",
+    "HttpConfig",
     "ModelConfig",
     "MqttConfig",
     "PipelineConfig",
@@ -103,6 +104,13 @@ class PublishConfig(_Strict, frozen=True, kw_only=True):
     jsonl: str | None = None
 
 
+class HttpConfig(_Strict, frozen=True, kw_only=True):
+    """Figures and state over HTTP on 127.0.0.1. `page`: also the status page, with pictures for every user there."""
+
+    port: Port | None = None
+    page: bool = False
+
+
 class PipelineConfig(_Strict, frozen=True, kw_only=True):
     """A whole pipeline file. `engine` is decoded by `edge.engine.section`: each kind of engine has keys of its own."""
 
@@ -114,3 +122,4 @@ class PipelineConfig(_Strict, frozen=True, kw_only=True):
     batch: BatchConfig = msgspec.field(default_factory=BatchConfig)
     mqtt: MqttConfig | None = None
     publish: PublishConfig = msgspec.field(default_factory=PublishConfig)
+    http: HttpConfig = msgspec.field(default_factory=HttpConfig)

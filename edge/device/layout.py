@@ -134,6 +134,11 @@ class Layout:
         """What the serving runtime says of itself, see `edge.device.health`."""
         return self.root / "run/edge-runtime/health.json"
 
+    @property
+    def http_socket(self) -> Path:
+        """Where the serving runtime shows its status page, to its own group."""
+        return self.root / "run/edge-runtime/http.sock"
+
     def blob(self, sha256: str) -> Path:
         """Return where the blob with this digest lies."""
         return self.store / sha256[:2] / sha256

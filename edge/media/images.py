@@ -20,7 +20,7 @@ from edge.media.picture_header import stated_size
 from edge.reading import read_file
 from edge.types import ImageSize
 
-__all__ = ["MAX_PIXELS", "colour_of", "draw_boxes", "read_image", "resize", "write_image"]
+__all__ = ["MAX_PIXELS", "colour_of", "draw_boxes", "encode_jpeg", "read_image", "resize", "write_image"]
 
 MAX_PIXELS = 64 << 20
 """Of one image: 8192 x 8192, twice an 8K camera's; decoded and turned to RGB it takes 6 bytes a pixel, 384 MiB."""
@@ -93,6 +93,14 @@ def write_image(path: Path, image: NDArray[np.uint8]) -> None:
         path.write_bytes(data.tobytes())
     except OSError as error:
         raise DatasetError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def encode_jpeg(image: NDArray[np.uint8], *, quality: int) -> bytes:
+    """Return uint8 (H, W, 3) RGB as a JPEG file; `quality` is 1 to 100."""
+    cv2 = _load()
+    bgr = cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2BGR)
+    _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality])
+    return bytes(data.tobytes())
 
 
 def resize(image: NDArray[np.uint8], size: ImageSize) -> NDArray[np.uint8]:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from edge.errors import ConfigError
 from edge.media.images import draw_boxes, write_image
-from edge.runtime.pipeline.batcher import Batch
-from edge.types import FrameResult, Letterbox, StreamId
+from edge.runtime.pipeline.batcher import Batch, Row
+from edge.types import FrameHeader, FrameResult, Letterbox, StreamId
 
-__all__ = ["Annotator"]
+__all__ = ["Annotator", "boxed"]
 
 
 class Annotator:
@@ -29,24 +29,30 @@ class Annotator:
         self._every_ns = round(every_s * 1e9)
         self._next_pts_ns: dict[StreamId, int] = {}
 
-    def write(self, batch: Batch, pixels: NDArray[np.uint8], results: list[FrameResult]) -> None:
-        """Write those frames of a batch that are due.
+    def wants(self, batch: Batch) -> Sequence[int]:
+        """Return the rows of the frames that are due."""
+        return [row for row, one in enumerate(batch.rows) if self._is_due(one.header)]
 
-        Args:
-            pixels: uint8 (B, H, W, 3) RGB, a copy of the batch's canvas.
-        """
-        for row, result in enumerate(results):
-            header = result.header
-            if header.pts_ns >= self._next_pts_ns.get(header.stream, 0):
-                self._next_pts_ns[header.stream] = header.pts_ns + self._every_ns
-                self._write_one(pixels[row], batch.rows[row].letterbox, result)
+    def see(self, row: Row, pixels: NDArray[np.uint8], result: FrameResult) -> None:
+        """Write a frame; of two of a batch that were both due, the first."""
+        if self._is_due(row.header):
+            self._next_pts_ns[row.header.stream] = row.header.pts_ns + self._every_ns
+            picture = boxed(pixels, row.letterbox, result, labels=self._labels)
+            write_image(self._folder / f"{row.header.stream}-{row.header.frame:06d}.jpg", picture)
 
-    def _write_one(self, canvas: NDArray[np.uint8], letterbox: Letterbox, result: FrameResult) -> None:
-        top, left = letterbox.pad_top, letterbox.pad_left
-        fitted, source = letterbox.fitted, letterbox.source
-        image = np.ascontiguousarray(canvas[top : top + fitted.height, left : left + fitted.width])
-        found = result.detections
-        xyxy = found.xyxy * np.array([fitted.width / source.width, fitted.height / source.height] * 2, np.float32)
-        texts = [f"{self._labels[i]} {score:.2f}" for i, score in zip(found.class_id, found.score, strict=True)]
-        draw_boxes(image, xyxy, texts, found.class_id.tolist())
-        write_image(self._folder / f"{result.header.stream}-{result.header.frame:06d}.jpg", image)
+    def _is_due(self, header: FrameHeader) -> bool:
+        return header.pts_ns >= self._next_pts_ns.get(header.stream, 0)
+
+
+def boxed(
+    canvas: NDArray[np.uint8], letterbox: Letterbox, result: FrameResult, *, labels: Sequence[str]
+) -> NDArray[np.uint8]:
+    """Return the frame on a canvas without its border, uint8 (fitted height, fitted width, 3), boxes drawn in."""
+    top, left = letterbox.pad_top, letterbox.pad_left
+    fitted, source = letterbox.fitted, letterbox.source
+    image = np.ascontiguousarray(canvas[top : top + fitted.height, left : left + fitted.width])
+    found = result.detections
+    xyxy = found.xyxy * np.array([fitted.width / source.width, fitted.height / source.height] * 2, np.float32)
+    texts = [f"{labels[i]} {score:.2f}" for i, score in zip(found.class_id, found.score, strict=True)]
+    draw_boxes(image, xyxy, texts, found.class_id.tolist())
+    return image

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edge.types import DropReason, FrameResult, SourceCounts, StreamId
@@ -41,6 +41,12 @@ class Histogram:
             if seen >= wanted:
                 return float(2 ** ((bucket + 0.5) / _BUCKETS_PER_OCTAVE)) / 1e6
         return 0.0
+
+    def at_most(self, bounds_octaves: Sequence[int]) -> tuple[tuple[int, ...], int]:
+        """Return how many durations were at most 2**n nanoseconds for each n, exactly, and the sum of all in ns."""
+        edges = [octave * _BUCKETS_PER_OCTAVE for octave in bounds_octaves]
+        counted = tuple(sum(n for bucket, n in self._counts.items() if bucket < edge) for edge in edges)
+        return counted, self._total_ns
 
     def as_json(self) -> dict[str, float]:
         """Return mean, p50, p95 and p99 in milliseconds."""
@@ -103,6 +109,11 @@ class Counters:
         """Return the percentiles of each stage in milliseconds."""
         with self._lock:
             return {name: histogram.as_json() for name, histogram in self._stages.items()}
+
+    def stages_at_most(self, bounds_octaves: Sequence[int]) -> dict[str, tuple[tuple[int, ...], int, int]]:
+        """Return for each stage what `Histogram.at_most` gives, and the count of all."""
+        with self._lock:
+            return {name: (*one.at_most(bounds_octaves), one.count) for name, one in self._stages.items()}
 
     def recent(self) -> RecentTimes:
         """Return how long the last frames took: what a run was like hours ago is no news."""

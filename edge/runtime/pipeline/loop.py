@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge.protocols import Engine
-from edge.runtime.pipeline.batcher import Batch, Batcher
+from edge.runtime.pipeline.batcher import Batch, Batcher, Row
 from edge.runtime.pipeline.counters import Counters
 from edge.types import DropReason, EngineOutput, FrameResult, StageTimes, StreamId
 from edge.vision.detect import Detector
 
-__all__ = ["Inference", "InferenceLoop"]
+__all__ = ["Inference", "InferenceLoop", "Onlooker"]
 
 _TAKE_TIMEOUT_S = 0.1
+
+
+class Onlooker(Protocol):
+    """Somebody who wants to see pixels of frames now and then; called by the inference thread, and must be quick."""
+
+    def wants(self, batch: Batch) -> Sequence[int]:
+        """Return the rows of the batch that it wants to see; only these are copied."""
+        ...
+
+    def see(self, row: Row, pixels: NDArray[np.uint8], result: FrameResult) -> None:
+        """Take a frame: `pixels` is its canvas, uint8 (H, W, 3) RGB, and the onlooker's own."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +42,7 @@ class Inference:
     detector: Detector
     class_filter: Mapping[StreamId, NDArray[np.int32]]
     on_results: Callable[[list[FrameResult]], None]
-    on_canvas: Callable[[Batch, NDArray[np.uint8], list[FrameResult]], None] | None = None
+    onlookers: Sequence[Onlooker] = ()
 
 
 class InferenceLoop:
@@ -90,7 +103,7 @@ class InferenceLoop:
         batch, started_at_ns = running
         output = self._engine.wait(batch.index)
         inferred_at_ns = time.monotonic_ns()
-        pixels = self._engine.canvases[batch.index].copy() if self._inference.on_canvas else None
+        seen = self._look_at(batch)
         self._batcher.give_back(batch.index)
         # The next batch runs while this one is read out; its outputs are its own, so they do not meet.
         following = self._begin(0)
@@ -98,9 +111,13 @@ class InferenceLoop:
         self._counters.inferred(results)
         self._begun.remove(batch)
         self._inference.on_results(results)
-        if pixels is not None and self._inference.on_canvas is not None:
-            self._inference.on_canvas(batch, pixels, results)
+        for onlooker, row, pixels in seen:
+            onlooker.see(batch.rows[row], pixels, results[row])
         return following
+
+    def _look_at(self, batch: Batch) -> list[tuple[Onlooker, int, NDArray[np.uint8]]]:
+        canvas = self._engine.canvases[batch.index]
+        return [(one, row, canvas[row].copy()) for one in self._inference.onlookers for row in one.wants(batch)]
 
     def _begin(self, timeout_s: float) -> tuple[Batch, int] | None:
         batch = self._batcher.take(timeout_s)

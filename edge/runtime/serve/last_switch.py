@@ -8,7 +8,7 @@ import msgspec
 
 from edge.device.files import RealFiles
 from edge.device.layout import Layout
-from edge.device.state import read_state
+from edge.device.state import Phase, read_state
 from edge.errors import DeployError
 from edge.protocols import Publisher
 from edge.publish.messages import DeployMessage
@@ -27,11 +27,23 @@ class LastSwitch:
         self._device = device
         self._said: DeployMessage | None = None
         self._is_broken = False
+        self._phase: Phase | None = None
+
+    @property
+    def said(self) -> DeployMessage | None:
+        """How the last switch ended, as subscribers know it; None: there was none."""
+        return self._said
+
+    @property
+    def is_on_trial(self) -> bool:
+        """Whether a release is on trial."""
+        return self._phase is Phase.TRIAL
 
     def tick(self) -> None:
         """Publish how the last switch ended, if that was not published yet."""
         try:
-            last = read_state(self._layout, RealFiles()).last
+            state = read_state(self._layout, RealFiles())
+            last, self._phase = state.last, state.phase
             found = None if not last else msgspec.convert({**last, "device": self._device}, DeployMessage)
         except (DeployError, msgspec.ValidationError) as error:
             if not self._is_broken:  # once is enough for the journal; the next push or recovery mends it

@@ -13,6 +13,7 @@ from edge.config.load import Pipeline
 from edge.engine.pipeline_model import detector_of, read_model
 from edge.media.select import make_source
 from edge.protocols import Engine, FrameSource
+from edge.runtime.look.server import Shown, StatusServer
 from edge.runtime.pipeline.annotate import Annotator
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters
@@ -34,6 +35,7 @@ def build_parts(
     deployed: Deployed | None = None,
     annotate_dir: Path | None = None,
     annotate_every_s: float = 1.0,
+    socket_path: Path | None = None,
 ) -> Parts:
     """Return the parts of `pipeline`, ready to run.
 
@@ -42,6 +44,7 @@ def build_parts(
         deployed: of a release, what is run of it; None: what the pipeline says is prepared here and now.
         annotate_dir: folder for frames with boxes drawn in; None: none are written.
         annotate_every_s: seconds of video between two of them, per stream.
+        socket_path: where the status page is served; None: nowhere.
 
     Raises:
         EdgeError: if the file, the model, the calibration table, the engine or a secret cannot be used.
@@ -62,6 +65,8 @@ def build_parts(
     states = StreamStates(streams, publisher, device=info.device)
     annotator = None if annotate_dir is None else Annotator(annotate_dir, labels=spec.labels, every_s=annotate_every_s)
     counters = Counters()
+    last_switch = None if deployed is None else LastSwitch(publisher, deployed.layout, device=info.device)
+    shown = Shown(info=info, counters=counters, states=states, last_switch=last_switch)
     return Parts(
         name=pipeline.path.stem,
         device=info.device,
@@ -72,13 +77,14 @@ def build_parts(
             detector=detector_of(pipeline, spec),
             class_filter=filters,
             on_results=publish,
-            on_canvas=None if annotator is None else annotator.write,
+            onlookers=() if annotator is None else (annotator,),
         ),
         batcher=_batcher(pipeline, running.engine, counters),
         counters=counters,
         publisher=publisher,
         states=states,
-        last_switch=None if deployed is None else LastSwitch(publisher, deployed.layout, device=info.device),
+        last_switch=last_switch,
+        status=StatusServer(shown, config.http, socket_path=socket_path),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,17 +22,25 @@ __all__ = ["Serving", "open_serving", "serve"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """What is to run, read and verified; `deployed` is None for a pipeline file."""
+    """What is to run, read and verified; `deployed` is None for a pipeline file.
+
+    `socket_path` is where the status page is served, beside the health file; None: nowhere.
+    """
 
     pipeline: Pipeline
     deployed: Deployed | None
     heartbeat: Heartbeat
+    socket_path: Path | None = None
 
     def build(self, *, annotate_dir: Path | None = None, annotate_every_s: float = 1.0) -> Parts:
         """Return its parts, as `build_parts` does."""
         self.heartbeat.loading("loading the engine")
         return build_parts(
-            self.pipeline, deployed=self.deployed, annotate_dir=annotate_dir, annotate_every_s=annotate_every_s
+            self.pipeline,
+            deployed=self.deployed,
+            annotate_dir=annotate_dir,
+            annotate_every_s=annotate_every_s,
+            socket_path=self.socket_path,
         )
 
 
@@ -54,12 +63,13 @@ def open_serving(*, path: Path | None, release_dir: Path | None, health: Path | 
         pipeline, deployed = load_pipeline(path), None
     else:
         pipeline, deployed = open_release(release_dir)
-    heartbeat = Heartbeat(
-        notifier,
-        path=health_path(health, Layout().health),
-        release="" if deployed is None else deployed.release,
+    path = health_path(health, Layout().health)
+    return Serving(
+        pipeline=pipeline,
+        deployed=deployed,
+        heartbeat=Heartbeat(notifier, path=path, release="" if deployed is None else deployed.release),
+        socket_path=None if path is None else path.with_name(Layout().http_socket.name),
     )
-    return Serving(pipeline=pipeline, deployed=deployed, heartbeat=heartbeat)
 
 
 def serve(parts: Parts, heartbeat: Heartbeat, stop: threading.Event, *, duration_s: float | None = None) -> RunReport:
@@ -81,7 +91,13 @@ def serve(parts: Parts, heartbeat: Heartbeat, stop: threading.Event, *, duration
         heartbeat.tick(report)
         if parts.last_switch is not None:
             parts.last_switch.tick()
+        if parts.status is not None:
+            parts.status.tick(report)
 
-    return Service(parts, on_stop=heartbeat.stopping).run(
-        stop, duration_s=duration_s, on_tick=tick, tick_s=heartbeat.every_s
-    )
+    with contextlib.ExitStack() as stack:
+        if parts.status is not None:
+            parts.status.start()
+            stack.callback(parts.status.close)
+        return Service(parts, on_stop=heartbeat.stopping).run(
+            stop, duration_s=duration_s, on_tick=tick, tick_s=heartbeat.every_s
+        )

@@ -14,6 +14,7 @@ from edge.deadline import Deadline
 from edge.media.camera import StreamStatus
 from edge.protocols import FrameSource, Publisher
 from edge.reading import read_file
+from edge.runtime.look.server import StatusServer
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters, report_stream
 from edge.runtime.pipeline.loop import Inference, InferenceLoop
@@ -47,6 +48,7 @@ class Parts:
     publisher: Publisher
     states: StreamStates
     last_switch: LastSwitch | None = None
+    status: StatusServer | None = None
 
 
 class Service:

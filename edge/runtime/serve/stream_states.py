@@ -27,7 +27,9 @@ class StreamStates:
             stream: StreamStatus(stream=stream, state=StreamState.CONNECTING, reason="starting", reconnects=0)
             for stream in streams
         }
-        self._device_state: DeviceState = "online"
+        self._device_state: tuple[DeviceState, str | None] = ("online", None)
+        self._alarm: str | None = None
+        self._said: tuple[DeviceState, bool] = ("online", False)
 
     def statuses(self) -> Mapping[StreamId, StreamStatus]:
         """Return the latest status of each stream."""
@@ -47,6 +49,18 @@ class StreamStates:
         before = self.statuses()[stream]
         self.change(replace(before, state=StreamState.DOWN, reason=reason))
 
+    def alarm(self, what: str | None) -> None:
+        """Take note of what is wrong with the machine itself; None: nothing any more."""
+        with self._lock:
+            self._alarm = what
+            self._publish_device(rfc3339_from_ns(time.time_ns()))
+
+    @property
+    def device_state(self) -> tuple[DeviceState, str | None]:
+        """How the device stands as a whole, and why where something is wrong."""
+        with self._lock:
+            return self._device_state
+
     def _publish_stream(self, status: StreamStatus, since: str) -> None:
         is_up = status.state is StreamState.UP
         self._publisher.publish(
@@ -62,8 +76,10 @@ class StreamStates:
     def _publish_device(self, since: str) -> None:
         # A file that was read to its end is no fault; neither is a camera that has not answered yet.
         down = [stream for stream, status in self._statuses.items() if status.state is StreamState.DOWN]
-        state: DeviceState = "degraded" if down else "online"
-        if state != self._device_state:
-            self._device_state = state
-            reason = f"down: {', '.join(down)}" if down else None
+        wrong = [*([f"down: {', '.join(down)}"] if down else []), *([self._alarm] if self._alarm else [])]
+        state: DeviceState = "degraded" if wrong else "online"
+        reason = "; ".join(wrong) or None
+        if (state, bool(self._alarm)) != self._said:
+            self._said = (state, bool(self._alarm))
             self._publisher.publish(StateMessage(device=self._device, state=state, since=since, reason=reason))
+        self._device_state = (state, reason)

@@ -1,0 +1,169 @@
+"""A moment as metrics for Prometheus. They balance: see docs/metrics.md."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from edge.http.prometheus import Distribution, Metric
+from edge.reading import read_file
+from edge.runtime.look.moment import Moment
+from edge.runtime.pipeline.counters import Counters
+from edge.runtime.pipeline.report import RunReport
+from edge.types import StreamState
+
+__all__ = ["metrics_of"]
+
+# Powers of two, because the histograms are exact there: 131 us to 8.6 s.
+_OCTAVES = range(17, 34)
+_BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
+_STREAM = ("stream",)
+
+
+def metrics_of(moment: Moment, counters: Counters) -> Iterator[Metric]:
+    """Yield all metrics of a moment; the stages as they are now."""
+    yield from _frames(moment.report)
+    yield from _streams(moment)
+    yield from _stages(counters)
+    yield _batches(moment.report)
+    yield from _messages(moment.report.published)
+    mqtt = moment.report.published.get("mqtt")
+    if mqtt is not None:
+        yield from _mqtt(mqtt)
+    yield from _machine(moment)
+    yield from _release(moment)
+
+
+def _frames(report: RunReport) -> Iterator[Metric]:
+    streams = report.streams
+    outcomes = {(one.stream, "inferred"): float(one.inferred) for one in streams}
+    for one in streams:
+        outcomes |= {(one.stream, f"dropped_{reason.value}"): float(n) for reason, n in one.dropped.items()}
+    yield _counter(
+        "edge_frames_decoded_total", "Frames decoded.", _STREAM, {(one.stream,): one.decoded for one in streams}
+    )
+    yield _counter(
+        "edge_frames_total",
+        "Frames by what became of them; with edge_frames_in_flight they add up to edge_frames_decoded_total.",
+        ("stream", "outcome"),
+        outcomes,
+    )
+    yield _gauge(
+        "edge_frames_in_flight",
+        "Frames decoded that nothing has become of yet.",
+        _STREAM,
+        {(one.stream,): one.unaccounted for one in streams},
+    )
+
+
+def _streams(moment: Moment) -> Iterator[Metric]:
+    streams, statuses = moment.report.streams, moment.report.statuses
+    up = {(name,): float(status.state is StreamState.UP) for name, status in statuses.items()}
+    again = {(name,): float(status.reconnects) for name, status in statuses.items()}
+    yield _gauge("edge_stream_up", "1 while frames come.", _STREAM, up)
+    yield _counter("edge_stream_reconnects_total", "How often a stream was opened again.", _STREAM, again)
+    errors = {(one.stream,): float(one.errors) for one in streams}
+    found = {(one.stream,): float(one.detections) for one in streams}
+    yield _counter("edge_decode_errors_total", "Errors of the decoder.", _STREAM, errors)
+    yield _counter("edge_detections_total", "Detections found.", _STREAM, found)
+
+
+def _stages(counters: Counters) -> Iterator[Metric]:
+    bounds = [2.0**octave / 1e9 for octave in _OCTAVES]
+    taken: dict[tuple[str, ...], float | Distribution] = {
+        (name,): Distribution(bounds=bounds, at_most=at_most, count=count, total=total_ns / 1e9)
+        for name, (at_most, total_ns, count) in counters.stages_at_most(_OCTAVES).items()
+    }
+    whole = taken.pop(("total",))
+    yield Metric(
+        name="edge_stage_seconds",
+        help="How long frames spent in each stage.",
+        kind="histogram",
+        labels=("stage",),
+        samples=taken,
+    )
+    yield Metric(
+        name="edge_frame_age_seconds",
+        help="How old frames were when they were published: from the decoder's output on.",
+        kind="histogram",
+        samples={(): whole},
+    )
+
+
+def _batches(report: RunReport) -> Metric:
+    sizes = report.batch_sizes
+    at_most = [sum(count for size, count in sizes.items() if size <= bound) for bound in _BATCH_SIZES]
+    total = sum(size * count for size, count in sizes.items())
+    whole = Distribution(bounds=_BATCH_SIZES, at_most=at_most, count=report.batches, total=total)
+    return Metric(name="edge_batch_size", help="Frames in a batch.", kind="histogram", samples={(): whole})
+
+
+def _messages(published: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
+    def of(key: str) -> dict[tuple[str, ...], float]:
+        return {(output,): float(counts[key]) for output, counts in published.items()}
+
+    label = ("output",)
+    yield _counter("edge_messages_accepted_total", "Messages given to an output.", label, of("accepted"))
+    yield _counter("edge_messages_delivered_total", "Messages that have arrived.", label, of("delivered"))
+    yield _counter("edge_messages_dropped_total", "Messages let go.", label, of("dropped"))
+    yield _gauge("edge_messages_waiting", "Messages accepted and not settled yet.", label, of("waiting"))
+
+
+def _mqtt(counts: Mapping[str, int]) -> Iterator[Metric]:
+    numbered = {
+        "edge_numbered_total": ("Messages that were given a number.", "numbered"),
+        "edge_numbered_acknowledged_total": ("Numbered messages that have arrived.", "numbered_acknowledged"),
+        "edge_numbered_in_gaps_total": ("Numbers declared lost by gap records.", "numbered_in_gaps"),
+        "edge_numbered_lost_total": ("Numbers lost and not declared.", "numbered_lost"),
+        "edge_mqtt_connections_total": ("Connections that the broker has accepted.", "connections"),
+        "edge_mqtt_duplicates_sent_total": ("Messages that arrived more than once.", "resent"),
+    }
+    for name, (text, key) in numbered.items():
+        yield _counter(name, text, (), {(): counts[key]})
+    yield _gauge("edge_numbered_spooled", "Numbered messages that wait.", (), {(): counts["numbered_waiting"]})
+    arrived = counts["numbered_acknowledged"]
+    by_class = {("numbered",): float(arrived), ("other",): float(counts["delivered"] - arrived)}
+    yield _counter("edge_mqtt_published_total", "Messages that the broker has acknowledged.", ("class",), by_class)
+    yield _gauge("edge_mqtt_connected", "1 while the broker is connected.", (), {(): counts["connected"]})
+    yield _gauge("edge_mqtt_inflight", "Messages sent and not acknowledged.", (), {(): counts["in_flight"]})
+    tiers = {("memory",): float(counts["waiting_bytes"])}
+    yield _gauge("edge_spool_bytes", "What waits, by where it lies.", ("tier",), tiers)
+
+
+def _machine(moment: Moment) -> Iterator[Metric]:
+    sensors = moment.sensors
+    celsius = {(name,): zone.celsius for name, zone in sensors.zones.items() if zone.celsius is not None}
+    yield _gauge("edge_temperature_celsius", "As the kernel tells it.", ("zone",), celsius)
+    watts = {(name,): value for name, value in sensors.watts.items()}
+    yield _gauge("edge_power_watts", "By rail; one may be part of another.", ("rail",), watts)
+    kinds = {(name,): float(count) for name, count in sensors.events.items()}
+    yield _counter("edge_throttle_events_total", "How often the machine was held back.", ("kind",), kinds)
+    held = {(): float(bool(sensors.throttled_by))}
+    yield _gauge("edge_throttled", "1 while heat or power holds the machine back.", (), held)
+    yield _gauge("edge_memory_available_bytes", "Of the machine.", (), {(): _available_bytes()})
+
+
+def _release(moment: Moment) -> Iterator[Metric]:
+    model = moment.info.model
+    values = (model.release or "", moment.report.engine, model.name, model.precision)
+    yield _gauge("edge_release_info", "What runs.", ("release", "engine", "model", "precision"), {values: 1.0})
+    if moment.is_on_trial is not None:
+        yield _gauge("edge_trial", "1 while the release is on trial.", (), {(): moment.is_on_trial})
+
+
+def _available_bytes() -> float:
+    lines = read_file(Path("/proc/meminfo")).decode("ascii", "replace").splitlines()
+    found = next((line for line in lines if line.startswith("MemAvailable:")), None)
+    if found is None:  # no Linux of these years
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return int(found.split()[1]) * 1024.0
+
+
+def _counter(name: str, text: str, labels: Iterable[str], samples: Mapping[Any, float]) -> Metric:
+    return Metric(name=name, help=text, kind="counter", labels=tuple(labels), samples=dict(samples))
+
+
+def _gauge(name: str, text: str, labels: Iterable[str], samples: Mapping[Any, float]) -> Metric:
+    return Metric(name=name, help=text, kind="gauge", labels=tuple(labels), samples=dict(samples))

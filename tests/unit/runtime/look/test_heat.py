@@ -1,0 +1,95 @@
+"""Traces of heat and power replayed: one alarm for one throttling, taken back when it has been calm for a while."""
+
+import threading
+
+from edge.device.sensors import Sensors, read_sensors
+from edge.runtime.look.heat import HeatAlarm, HeatWatch
+from edge.runtime.serve.stream_states import StreamStates
+from edge.types import StreamId, StreamState
+from tests.support.sysfs import orin, write_tree
+from tests.support.wait import wait_until
+
+
+def replay(tmp_path, steps):
+    """Return what the alarm says at each (second, changes)."""
+    alarm, said = HeatAlarm(calm_s=60), []
+    for second, changes in steps:
+        write_tree(tmp_path, orin(**changes))
+        alarm.look(read_sensors(tmp_path), now_s=second)
+        said.append(alarm.text)
+    return said
+
+
+def test_heat_throttles_and_the_alarm_says_by_what_where_and_in_which_mode(tmp_path):
+    said = replay(
+        tmp_path,
+        [
+            (0, {"tj": "88000"}),
+            (5, {"tj": "99500", "gpu_alert": "1"}),
+            (10, {"tj": "98000"}),
+            (15, {"tj": "99000", "cpu_alert": "1"}),
+            (20, {"tj": "90000"}),
+            (70, {"tj": "80000"}),
+            (75, {"tj": "80000"}),
+        ],
+    )
+    text = "throttled by gpu-throttle-alert; tj-thermal at 99.5 °C; power mode 2 MAXN_SUPER"
+    assert said == [None, text, text, text, text, text, None]
+
+
+def test_over_current_of_before_the_start_is_no_alarm_and_one_more_is(tmp_path):
+    said = replay(tmp_path, [(0, {}), (5, {}), (10, {"oc3": "38"})])
+    assert said[:2] == [None, None]
+    assert said[2].startswith("throttled by instantaneous-over-current; ")
+
+
+def test_subscribers_and_the_log_hear_of_it_once(tmp_path, caplog):
+    caplog.set_level("INFO")
+    published = []
+    states = StreamStates([StreamId("a")], _Publisher(published), device="dev")
+    write_tree(tmp_path, orin(gpu_alert="1"))
+    looks = 0
+
+    def read():
+        nonlocal looks
+        looks += 1
+        return read_sensors(tmp_path)
+
+    watch = HeatWatch(states.alarm, read=read, every_s=0.01)
+    watch.start()
+    wait_until(lambda: looks > 3, what="it has looked several times")
+    watch.close()
+
+    states.fail(StreamId("a"), "gone")
+    degraded = [(one.state, one.reason) for one in published if one.topic == "state"]
+    assert len(degraded) == 1
+    assert degraded[0][0] == "degraded"
+    assert degraded[0][1].startswith("throttled by gpu-throttle-alert")
+    assert caplog.text.count("device throttled") == 1
+    assert states.device_state[1].startswith("down: a; throttled by")
+
+
+def test_a_device_that_is_well_again_says_so():
+    published = []
+    states = StreamStates([StreamId("a")], _Publisher(published), device="dev")
+    states.alarm("throttled by heat")
+    states.alarm(None)
+    assert [(one.state, one.reason) for one in published] == [("degraded", "throttled by heat"), ("online", None)]
+    assert states.statuses()[StreamId("a")].state is StreamState.CONNECTING
+
+
+def test_a_sensor_that_never_answers_holds_up_nobody():
+    hangs = threading.Event()
+    watch = HeatWatch(lambda text: None, read=lambda: hangs.wait(30) and Sensors(), every_s=0.01)
+    watch.start()
+    watch.close()
+    assert watch.alarm is None
+    hangs.set()
+
+
+class _Publisher:
+    def __init__(self, published):
+        self._published = published
+
+    def publish(self, message):
+        self._published.append(message)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from edge.protocols import Message
 from edge.publish.frame import FrameMessage
-from edge.publish.messages import DetectionsMessage, GapMessage, GapReason, WireMessage
+from edge.publish.messages import DetectionsMessage, GapMessage, GapReason, WireMessage, replayed_payload
 
-__all__ = ["Entry", "GapRun", "Number", "entry_from_message"]
+__all__ = ["Entry", "GapRun", "Number", "entry_from_message", "replay_of"]
 
 # What one entry costs in memory besides payload and topic (CPython 3.11, measured and rounded up).
 _OVERHEAD_BYTES = 400
+_LIVE, _REPLAY = "/detections", "/replay"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,9 @@ class Entry:
     """One message on its way; two entries are never equal.
 
     `encode` gives the payload, always the same, and is called by the sending thread. `schema` is empty for messages
-    that are not ours. `gap_count` is how many numbers a gap record declares.
+    that are not ours. `gap_count` is how many numbers a gap record declares. `was_sent` says that it was on its way
+    when a connection was lost, so that the broker may have it. `is_replay` says that it is late and goes to the topic
+    of late ones. `accepted_at_s` is seconds of `time.monotonic`.
     """
 
     topic: str
@@ -41,6 +45,14 @@ class Entry:
     gap_count: int = 0
     expiry_s: int | None = None
     number: Number | None = None
+    was_sent: bool = False
+    is_replay: bool = False
+    accepted_at_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def may_be_replayed(self) -> bool:
+        """Whether it goes to another topic once it is late."""
+        return self.number is not None and self.topic.endswith(_LIVE) and not self.is_replay
 
     @property
     def cost_bytes(self) -> int:
@@ -75,6 +87,18 @@ def entry_from_message(message: Message) -> Entry:
     )
 
 
+def replay_of(entry: Entry) -> Entry:
+    """Return a late entry as it is sent: its topic and payload say so, and it does not expire."""
+    encode = entry.encode
+    return replace(
+        entry,
+        topic=entry.topic.removesuffix(_LIVE) + _REPLAY,
+        encode=lambda: replayed_payload(encode()),
+        expiry_s=None,
+        is_replay=True,
+    )
+
+
 @dataclass(slots=True)
 class GapRun:
     """Neighbouring numbers of one stream that were let go for one reason; grows until it is sent."""
@@ -85,16 +109,16 @@ class GapRun:
     count: int = 1
     is_exact: bool = True
 
-    def takes(self, number: Number, reason: GapReason, *, is_contiguous_only: bool) -> bool:
+    def takes(self, number: Number, reason: GapReason, *, is_exact: bool, is_contiguous_only: bool) -> bool:
         """Add `number` if it belongs here; otherwise it needs a run of its own."""
-        if reason != self.reason or number.epoch != self.last.epoch:
+        if reason != self.reason or number.epoch != self.last.epoch or number.seq <= self.last.seq:
             return False
-        is_contiguous = number.seq == self.last.seq + 1
-        if not is_contiguous and (is_contiguous_only or number.seq < self.last.seq):
+        is_next = number.seq == self.last.seq + 1 and is_exact == self.is_exact
+        if is_contiguous_only and not is_next:
             return False
+        self.is_exact = self.is_exact and is_next
         self.last = number
         self.count += 1
-        self.is_exact = self.is_exact and is_contiguous
         return True
 
     def message(self, device: str) -> GapMessage:

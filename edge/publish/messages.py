@@ -28,6 +28,7 @@ __all__ = [
     "StateMessage",
     "StreamStateMessage",
     "WireMessage",
+    "replayed_payload",
 ]
 
 TopicLevel = Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{1,32}$")]
@@ -112,7 +113,7 @@ class DetectionsMessage(WireMessage, frozen=True, kw_only=True):
     """Everything found in one frame; (device, epoch, stream, seq) is its identity.
 
     `seq` has no holes: a missing number was lost, or is named by a gap message. `frame` is the decoder's count: its
-    jumps are frames that were dropped on purpose.
+    jumps are frames that were dropped on purpose. `replayed` is true on the topic `replay`, where late messages go.
     """
 
     schema: Literal["edge.detections/1"] = "edge.detections/1"
@@ -127,11 +128,12 @@ class DetectionsMessage(WireMessage, frozen=True, kw_only=True):
     model: ModelInfo
     size: Annotated[list[Number], msgspec.Meta(min_length=2, max_length=2, description="[width, height] of the frame")]
     detections: list[DetectedObject]
+    replayed: bool = False  # the last key: `replayed_payload` counts on it
 
     @property
     def topic(self) -> str:
         """Topic below the device's own level."""
-        return f"streams/{self.stream}/detections"
+        return f"streams/{self.stream}/{'replay' if self.replayed else 'detections'}"
 
     @property
     def is_retained(self) -> bool:
@@ -140,8 +142,13 @@ class DetectionsMessage(WireMessage, frozen=True, kw_only=True):
 
     @property
     def expiry_s(self) -> int | None:
-        """Half a minute: a live detection interests nobody later."""
+        """Half a minute: a live detection interests nobody later (a replayed one does not expire)."""
         return LIVE_EXPIRY_S
+
+
+def replayed_payload(payload: bytes) -> bytes:
+    """Return the payload of a detections message that is sent late."""
+    return payload.removesuffix(b"false}") + b"true}"
 
 
 class GapMessage(WireMessage, frozen=True, kw_only=True):

@@ -1,8 +1,11 @@
 """The bounded queue between those who publish and the one thread that sends. In memory: it ends with the process.
 
-Three lanes, sent in this order: retained messages (only the latest of each topic, and all of them again after a
-reconnect), gap records, everything else. Only the last lane is bounded by letting go: the oldest go first, and each
-run of numbers that is let go becomes one gap record. For numbered messages this always holds:
+Lanes, sent in this order: retained messages (only the latest of each topic, and all of them again after a reconnect),
+gap records, everything else as it comes, and at last the replay: detections that have waited longer than `live_s`. Only
+the last two are bounded by letting go: the oldest go first, and each run of numbers that is let go becomes one gap
+record. One message may stand outside of the lanes: the suspect at which connections break, to be sent alone.
+
+For numbered messages this always holds:
 
     numbered = acknowledged + waiting + in gaps + lost
 
@@ -12,20 +15,25 @@ before they are sent.
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from edge.deadline import Deadline
-from edge.publish.entry import Entry, GapRun, Number, entry_from_message
+from edge.publish.entry import Entry, replay_of
+from edge.publish.losses import Losses
 from edge.publish.messages import GapReason
 
 __all__ = ["Outbox"]
 
 # How far below its bounds the queue goes when it overflows: runs of lost numbers are long then, and records few.
 _EVICTION_SHARE = 8
-# From so many waiting gap records on, new ones are merged over delivered numbers (`exact` false) instead of added.
-_MAX_RUNS = 256
+# So many late messages change their lane at a time: nobody waits for a long queue to be turned over.
+_AGED_PER_PUT = 4
+_AGED_PER_TAKE = 64
 
 
 class Outbox:
@@ -34,8 +42,17 @@ class Outbox:
     `take` moves an entry into flight; it stays there until `acknowledge`, `park` or `put_back`.
     """
 
-    def __init__(self, *, device: str, max_bytes: int = 8 << 20, max_count: int = 100_000) -> None:
-        self._device = device
+    def __init__(
+        self,
+        *,
+        device: str,
+        max_bytes: int = 8 << 20,
+        max_count: int = 100_000,
+        live_s: float = math.inf,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._live_s = live_s
+        self._now_s = now_s
         self._max_bytes = max_bytes
         self._max_count = max_count
         self._lock = threading.Lock()
@@ -43,14 +60,14 @@ class Outbox:
         self._retained: dict[str, Entry] = {}
         self._unsent: dict[str, None] = {}
         self._settled: set[Entry] = set()
-        self._gaps: deque[Entry] = deque()
-        self._runs: deque[GapRun] = deque()
-        self._open_runs: dict[str, GapRun] = {}
+        self._losses = Losses(device=device)
         self._queue: deque[Entry] = deque()
-        self._queue_bytes = 0
+        self._replay: deque[Entry] = deque()
+        self._suspect: Entry | None = None
+        self._queue_bytes = 0  # of both
         self._in_flight: dict[Entry, None] = {}
         self._accepted = self._delivered = self._superseded = self._let_go = self._resent = 0
-        self._numbered = self._acknowledged = self._declared = self._lost = 0
+        self._numbered = self._acknowledged = self._declared = self._lost = self._sent_again = self._late = 0
         self._is_over = False
 
     def put(self, entry: Entry) -> None:
@@ -63,24 +80,36 @@ class Outbox:
             self._numbered += entry.number is not None
             self._queue.append(entry)
             self._queue_bytes += entry.cost_bytes
-            if self._queue_bytes > self._max_bytes or len(self._queue) > self._max_count:
+            self._age(_AGED_PER_PUT)
+            if self._queue_bytes > self._max_bytes or len(self._queue) + len(self._replay) > self._max_count:
                 self._evict()
 
     def refresh(self, entry: Entry) -> None:
         """Put a newer wording of a topic's retained message: not counted again while the older one is unsent."""
         with self._lock:
             before = self._retained.get(entry.topic)
-            is_unsent = before is not None and entry.topic in self._unsent and not self._is_settled(before)
+            is_unsent = before is not None and self._is_unsent(before) and not self._is_settled(before)
             self._accepted += not is_unsent
-            self._retained[entry.topic] = entry
-            self._unsent[entry.topic] = None
+            self._replace_retained(entry)
 
-    def take(self) -> Entry | None:
+    @property
+    def late(self) -> int:
+        """How many messages were too late to be live so far."""
+        return self._late
+
+    @property
+    def has_replay(self) -> bool:
+        """Whether late messages wait."""
+        return bool(self._replay)
+
+    def take(self, *, may_replay: bool = True) -> Entry | None:
         """Return the next entry to send, now in flight; None when there is none."""
         with self._lock:
-            entry = self._next()
+            self._age(_AGED_PER_TAKE)
+            entry = self._next(may_replay=may_replay)
             if entry is not None:
                 self._in_flight[entry] = None
+                self._sent_again += entry.was_sent and entry.number is not None
             return entry
 
     def acknowledge(self, entry: Entry) -> None:
@@ -88,6 +117,7 @@ class Outbox:
         with self._lock:
             if self._in_flight.pop(entry, entry) is entry:
                 return
+            self._clear_suspect(entry)
             if self._is_settled(entry):
                 self._resent += 1
             else:
@@ -100,8 +130,16 @@ class Outbox:
         """Give up an entry in flight that will never be accepted; its number is declared."""
         with self._lock:
             if self._in_flight.pop(entry, entry) is not entry:
-                self._forget(entry, reason)
-                self._notify_if_idle()
+                self._clear_suspect(entry)
+                self._give_up(entry, reason)
+
+    def park_suspect(self, reason: GapReason) -> None:
+        """Give up the suspect, which is not in flight."""
+        with self._lock:
+            entry = self._suspect
+            if entry is not None:
+                self._suspect = None
+                self._give_up(entry, reason)
 
     def put_back(self, entry: Entry) -> None:
         """Return an entry in flight to the head of its lane, to be taken again."""
@@ -109,13 +147,19 @@ class Outbox:
             if self._in_flight.pop(entry, entry) is not entry:
                 self._return(entry)
 
-    def put_back_all(self) -> None:
-        """Return everything in flight in its order, and every retained message: the connection was lost."""
+    def put_back_all(self, suspect: Entry | None = None) -> None:
+        """Return everything in flight in its order, and every retained message: the connection was lost.
+
+        `suspect`, one of those in flight, is the next of all that are not retained, and waits outside of the bounds.
+        """
         with self._lock:
             for entry in reversed(self._in_flight):
-                self._return(entry)
+                sent = entry if entry.is_retained else replace(entry, was_sent=True)
+                if entry is suspect or entry is self._suspect:
+                    self._suspect = sent
+                self._return(sent)
             self._in_flight.clear()
-            self._unsent = dict.fromkeys(self._retained)
+            self._unsent = {topic: None for topic, latest in self._retained.items() if latest is not self._suspect}
 
     def end(self) -> int:
         """Nothing is sent from now on: return how many messages are left, which stay counted as `waiting`."""
@@ -132,10 +176,11 @@ class Outbox:
             left = self._waiting()
             self._let_go += left
             self._lose_records()
-            self._lost += sum(entry.number is not None for entry in (*self._in_flight, *self._queue))
-            for lane in (self._unsent, self._gaps, self._runs, self._open_runs, self._queue, self._in_flight):
+            self._lost += sum(entry.number is not None for entry in self._undelivered())
+            for lane in (self._unsent, self._losses, self._in_flight, self._queue, self._replay):
                 lane.clear()
             self._queue_bytes = 0
+            self._suspect = None
             self._idle.notify_all()
             return left
 
@@ -144,10 +189,19 @@ class Outbox:
         with self._lock:
             return self._retained.get(topic)
 
-    def has_more(self) -> bool:
+    def has_more(self, *, may_replay: bool = True) -> bool:
         """Return whether `take` would give something."""
         with self._lock:
-            return bool(self._unsent or self._gaps or self._runs or self._queue)
+            self._age(_AGED_PER_TAKE)
+            if self._unsent or self._losses or self._queue or (may_replay and self._replay):
+                return True
+            return self._is_suspect_waiting()
+
+    def oldest_s(self) -> float:
+        """Return how long the oldest message has waited that is not retained; 0 where there is none."""
+        with self._lock:
+            heads = [lane[0].accepted_at_s for lane in (self._replay, self._queue) if lane]
+            return max(0.0, self._now_s() - min(heads)) if heads else 0.0
 
     def wait_idle(self, timeout_s: float) -> bool:
         """Wait until everything accepted is settled, or nothing more is sent; return whether it is settled."""
@@ -180,39 +234,69 @@ class Outbox:
                 "numbered_waiting": self._numbered - self._acknowledged - self._declared - self._lost,
                 "numbered_in_gaps": self._declared,
                 "numbered_lost": self._lost,
+                "numbered_sent_again": self._sent_again,
+                "numbered_late": self._late,
+                "replay_waiting": len(self._replay),
             }
+
+    def _give_up(self, entry: Entry, reason: GapReason) -> None:
+        self._forget(entry, reason)
+        if self._retained.get(entry.topic) is entry:  # not again with the next connection
+            del self._retained[entry.topic]
+        self._notify_if_idle()
+
+    def _clear_suspect(self, entry: Entry) -> None:
+        if entry is self._suspect:
+            self._suspect = None
 
     def _put_retained(self, entry: Entry) -> None:
         before = self._retained.get(entry.topic)
-        if before is not None and entry.topic in self._unsent and not self._is_settled(before):
+        if before is not None and self._is_unsent(before) and not self._is_settled(before):
             self._superseded += 1
+        self._replace_retained(entry)
+
+    def _is_unsent(self, entry: Entry) -> bool:
+        return entry.topic in self._unsent or (entry is self._suspect and entry not in self._in_flight)
+
+    def _replace_retained(self, entry: Entry) -> None:
+        before = self._retained.get(entry.topic)
+        if before is not None and before not in self._in_flight:
+            self._clear_suspect(before)
         self._retained[entry.topic] = entry
         self._unsent[entry.topic] = None
 
-    def _next(self) -> Entry | None:
+    def _next(self, *, may_replay: bool) -> Entry | None:
         if self._unsent:
             topic = next(iter(self._unsent))
             del self._unsent[topic]
             return self._retained[topic]
-        if self._gaps:
-            return self._gaps.popleft()
-        if self._runs:
-            run = self._runs.popleft()
-            if self._open_runs.get(run.first.stream) is run:
-                del self._open_runs[run.first.stream]
-            return entry_from_message(run.message(self._device))
-        if not self._queue:
+        if self._losses:
+            return self._losses.take()
+        if self._is_suspect_waiting():
+            return self._suspect
+        lane = self._queue or self._replay
+        if not lane or (lane is self._replay and not may_replay):
             return None
-        entry = self._queue.popleft()
+        entry = lane.popleft()
         self._queue_bytes -= entry.cost_bytes
         return entry
+
+    def _age(self, most: int) -> None:
+        """Move what has waited too long to be live; at most so many."""
+        oldest_s = self._now_s() - self._live_s
+        while most and self._queue and self._queue[0].accepted_at_s < oldest_s and self._queue[0].may_be_replayed:
+            most -= 1
+            self._late += 1
+            late = self._queue.popleft()
+            self._replay.append(replay_of(late))
+            self._queue_bytes += self._replay[-1].cost_bytes - late.cost_bytes
 
     def _evict(self) -> None:
         """Let the oldest go until an eighth of the bounds is free."""
         max_bytes = self._max_bytes - self._max_bytes // _EVICTION_SHARE
         max_count = self._max_count - self._max_count // _EVICTION_SHARE
-        while self._queue and (self._queue_bytes > max_bytes or len(self._queue) > max_count):
-            entry = self._queue.popleft()
+        while self._queue_bytes > max_bytes or len(self._queue) + len(self._replay) > max_count:
+            entry = (self._replay or self._queue).popleft()
             self._queue_bytes -= entry.cost_bytes
             self._forget(entry, "spool-bytes")
 
@@ -224,36 +308,33 @@ class Outbox:
         self._lost += entry.gap_count
         self._settle(entry)
         if entry.number is not None:
-            self._declare(entry.number, reason)
-
-    def _declare(self, number: Number, reason: GapReason) -> None:
-        self._declared += 1
-        run = self._open_runs.get(number.stream)
-        is_few = len(self._runs) < _MAX_RUNS
-        if run is None or not run.takes(number, reason, is_contiguous_only=is_few):
-            run = GapRun(reason, number, number)
-            self._runs.append(run)
-            self._open_runs[number.stream] = run
-            self._accepted += 1
+            self._declared += 1
+            self._accepted += self._losses.add(entry, reason)
 
     def _lose_records(self) -> None:
         """Count the numbers of gap records that will not be sent: nothing declares them."""
-        undeclared = sum(entry.gap_count for entry in (*self._gaps, *self._in_flight))
-        undeclared += sum(run.count for run in self._runs)
+        suspected = self._suspect.gap_count if self._suspect is not None and self._is_suspect_waiting() else 0
+        undeclared = self._losses.numbers + sum(entry.gap_count for entry in self._in_flight) + suspected
         self._declared -= undeclared
         self._lost += undeclared
 
     def _return(self, entry: Entry) -> None:
         if entry.is_retained:
-            if self._retained[entry.topic] is entry:
-                self._unsent[entry.topic] = None
-            elif not self._is_settled(entry):
-                self._superseded += 1
+            self._return_retained(entry)
+        elif entry is self._suspect:
+            return
         elif entry.gap_count:
-            self._gaps.appendleft(entry)
+            self._losses.put_back(entry)
         else:
-            self._queue.appendleft(entry)
+            (self._replay if entry.is_replay else self._queue).appendleft(entry)
             self._queue_bytes += entry.cost_bytes
+
+    def _return_retained(self, entry: Entry) -> None:
+        if self._retained.get(entry.topic) is not entry:
+            self._superseded += not self._is_settled(entry)
+            self._clear_suspect(entry)
+        elif entry is not self._suspect:
+            self._unsent[entry.topic] = None
 
     def _is_settled(self, entry: Entry) -> bool:
         """Whether a retained entry has been counted already: it is only being sent again."""
@@ -268,8 +349,16 @@ class Outbox:
     def _waiting(self) -> int:
         unsent = sum(not self._is_settled(self._retained[topic]) for topic in self._unsent)
         in_flight = sum(not self._is_settled(entry) for entry in self._in_flight)
-        return unsent + in_flight + len(self._gaps) + len(self._runs) + len(self._queue)
+        is_suspect = self._is_suspect_waiting() and self._suspect not in self._settled
+        return unsent + in_flight + len(self._losses) + len(self._queue) + len(self._replay) + is_suspect
+
+    def _is_suspect_waiting(self) -> bool:
+        return self._suspect is not None and self._suspect not in self._in_flight
+
+    def _undelivered(self) -> list[Entry]:
+        waiting = [*self._in_flight, *self._queue, *self._replay]
+        return [*waiting, self._suspect] if self._suspect is not None and self._is_suspect_waiting() else waiting
 
     def _notify_if_idle(self) -> None:
-        if not (self._in_flight or self._queue or self._unsent) and not self._waiting():
+        if not (self._in_flight or self._queue or self._replay or self._unsent) and not self._waiting():
             self._idle.notify_all()

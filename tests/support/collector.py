@@ -9,6 +9,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from tests.support.promise import Findings, findings
 from tests.support.wait import wait_until
 
 
@@ -34,14 +35,18 @@ class Collector:
     def _on_subscribe(self, *_: object) -> None:
         self._is_subscribed = True
 
-    def payloads(self, ending: str) -> list[dict]:
-        """Return the parsed payloads of all topics that end so, in order of arrival."""
+    def payloads(self, ending: str | tuple[str, ...]) -> list[dict]:
+        """Return the parsed payloads of all topics that end so (or in one of these ways), in order of arrival."""
         return [json.loads(m.payload) for m in list(self.messages) if m.topic.endswith(ending)]
 
+    def findings(self) -> Findings:
+        """Return what all that came says of the promise."""
+        return findings((message.topic, message.payload) for message in list(self.messages))
+
     def numbers(self) -> dict[str, list[int]]:
-        """Return the detections' numbers by stream, in order of arrival, with duplicates."""
+        """Return the detections' numbers by stream, live and late ones, in order of arrival, with duplicates."""
         found: dict[str, list[int]] = defaultdict(list)
-        for payload in self.payloads("/detections"):
+        for payload in self.payloads(("/detections", "/replay")):
             found[payload["stream"]].append(payload["seq"])
         return found
 

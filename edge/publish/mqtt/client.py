@@ -27,6 +27,7 @@ from edge.publish.mqtt.connection import (
 )
 from edge.publish.mqtt.endpoint import Endpoint
 from edge.publish.mqtt.trouble import BrokerError, Trouble, trouble_from_error, trouble_from_reason
+from edge.publish.mqtt.window import LARGEST
 
 __all__ = ["Connection", "connect"]
 
@@ -35,6 +36,8 @@ _TCP_USER_TIMEOUT_MS = 15_000
 # The broker keeps our session so long after a loss; without it, it would not delay the Will either.
 _SESSION_EXPIRY_S = 15
 _FAILURE = 0x80
+_KEEP_ALIVE = 0x8D
+_PACKET_TOO_LARGE = 0x95
 _CHECK_S = 0.25
 
 
@@ -54,7 +57,7 @@ class _TlsWrapper:
 class Connection:
     """A live connection; made by `connect`, and of no use after the first `BrokerError`."""
 
-    def __init__(self, endpoint: Endpoint, *, version: int, will: Will | None, window: int) -> None:
+    def __init__(self, endpoint: Endpoint, *, version: int, will: Will | None) -> None:
         self.version = version
         self.limits = Limits()
         self._endpoint = endpoint
@@ -64,7 +67,7 @@ class Connection:
         self._next_check_s = 0.0
         self._tls = None if endpoint.tls is None else _TlsWrapper(endpoint.tls)
         self._paho = _import_paho()
-        self._client = self._make_client(window)
+        self._client = self._make_client()
         if will is not None:
             self._client.will_set(
                 will.topic, will.payload, will.qos, will.is_retained, properties=self._will_properties(will)
@@ -190,7 +193,7 @@ class Connection:
         tls_hint = None if self._endpoint.tls else "if this is the broker's TLS port, remove `tls: false`"
         return BrokerError(Trouble.CLOSED, "the broker closed the connection at CONNECT", hint=tls_hint)
 
-    def _make_client(self, window: int) -> Any:
+    def _make_client(self) -> Any:
         mqtt = self._paho.client
         is_v5 = self.version == 5
         client = mqtt.Client(
@@ -201,8 +204,8 @@ class Connection:
             reconnect_on_failure=False,
         )
         client.connect_timeout = self._endpoint.connect_timeout_s
-        client.max_inflight_messages_set(2 * window)
-        client.max_queued_messages_set(2 * window)  # a tripwire: our own window is half of it
+        client.max_inflight_messages_set(2 * LARGEST)
+        client.max_queued_messages_set(2 * LARGEST)  # a tripwire: our own window is at most half of it
         if self._tls is not None:
             client.tls_set_context(self._tls)
         if self._endpoint.credential is not None:
@@ -241,8 +244,12 @@ class Connection:
         self._is_accepted = True
 
     def _on_disconnect(self, _client: Any, _data: Any, flags: Any, reason: Any, _properties: Any) -> None:
-        if flags.is_disconnect_packet_from_server and self._trouble is None:
+        if self._trouble is not None:
+            return
+        if flags.is_disconnect_packet_from_server:
             self._trouble = trouble_from_reason(reason.value, str(reason))
+        elif reason.value == _KEEP_ALIVE:
+            self._trouble = BrokerError(Trouble.SILENT, "the broker does not answer any more")
 
     def _on_publish(self, _client: Any, _data: Any, packet_id: int, reason: Any, _properties: Any) -> None:
         self._events.append(Acknowledged(packet_id, reason.value))
@@ -254,13 +261,13 @@ class Connection:
         self._events.append(Received(message.topic, message.payload, message.retain))
 
 
-def connect(endpoint: Endpoint, *, version: int, will: Will | None = None, window: int = 10) -> Connection:
+def connect(endpoint: Endpoint, *, version: int, will: Will | None = None) -> Connection:
     """Connect with MQTT `version` 5 or 4 (3.1.1) and return once the broker has accepted us.
 
     Raises:
         BrokerError: with what is wrong and what to do.
     """
-    connection = Connection(endpoint, version=version, will=will, window=window)
+    connection = Connection(endpoint, version=version, will=will)
     connection.open()
     return connection
 
@@ -279,4 +286,17 @@ def _import_paho() -> Any:
         raise MissingDependencyError(
             "MQTT needs paho-mqtt 2.1 or newer, which is not installed", hint="run: pip install 'paho-mqtt>=2.1'"
         ) from error
+    _take_unlisted_reasons(paho.mqtt)
     return paho.mqtt
+
+
+def _take_unlisted_reasons(paho: Any) -> None:
+    """Let a PUBACK say 0x95, packet too large: mosquitto does (`message_size_limit`), and MQTT 5.0 does not list it.
+
+    paho would take it for a broken packet and end the connection, again and again.
+    """
+    known = dict(paho.reasoncodes.ReasonCode.names)
+    known[_PACKET_TOO_LARGE] = {
+        name: [*packets, paho.packettypes.PacketTypes.PUBACK] for name, packets in known[_PACKET_TOO_LARGE].items()
+    }
+    paho.reasoncodes.ReasonCode.names = known

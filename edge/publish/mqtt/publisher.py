@@ -20,7 +20,9 @@ from edge.publish.messages import InfoMessage, StateMessage, StreamStateMessage
 from edge.publish.mqtt.client import Connection, connect
 from edge.publish.mqtt.connection import Waker, Will
 from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
+from edge.publish.mqtt.lag import Lag
 from edge.publish.mqtt.session import Session
+from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import Backoff, BrokerError, Trouble
 from edge.publish.mqtt.version import ProtocolChoice
 from edge.publish.outbox import Outbox
@@ -33,6 +35,11 @@ _IDLE_POLL_S = 1.0
 _FAREWELL_S = 1.0
 # After sending, the thread looks by itself for so long before it lets others pay for waking it.
 _LINGER_S = 0.005
+# What has waited longer goes to the topic of late messages, behind those of now.
+LIVE_S = 2.0
+
+# Here one more attempt would do harm, or no good: a person has to act.
+_NO_LAST_ATTEMPT = frozenset({Trouble.REFUSED, Trouble.TAKEN_OVER})
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +64,9 @@ class MqttPublisher:
         max_bytes: int = 8 << 20,
         close_timeout_s: float = 5.0,
         ack_timeout_s: float = 15.0,
+        live_s: float = LIVE_S,
+        lag_s: float = 5.0,
+        hold_min_s: float = 0.5,
         backoff: Backoff | None = None,
     ) -> None:
         self._device = info.device
@@ -64,7 +74,12 @@ class MqttPublisher:
         self._endpoint = endpoint_from_config(
             config, client_id=f"edge-{info.device}", credential=credential, base_dir=base_dir
         )
-        self._outbox = Outbox(device=info.device, max_bytes=max_bytes)
+        self._outbox = Outbox(device=info.device, max_bytes=max_bytes, live_s=live_s)
+        self._suspects = Suspects()
+        self._hold_min_s = hold_min_s
+        self._lag_s = lag_s
+        self._lag: Lag | None = None
+        self._serving: Session | None = None
         self._close_timeout_s = close_timeout_s
         self._ack_timeout_s = ack_timeout_s
         self._backoff = backoff or Backoff()
@@ -74,11 +89,12 @@ class MqttPublisher:
         self._state = StateMessage(device=info.device, state="online", since=_now())
         self._streams: dict[str, StreamStateMessage] = {}
         self._state_lock = threading.Lock()
-        self._is_connected = self._is_asleep = self._is_over = False
-        self._connections = 0
+        self._is_connected = self._is_asleep = self._is_over = self._is_last_attempt = False
+        self._connections = self._largest_window = 0
         self._status = self._said = f"connecting to {self._endpoint}"
         self._waker = Waker()
         self._closing = threading.Event()
+        self._nudge = threading.Event()
         self._deadline_s = float("inf")
         self._awake_until_s = 0.0
         if credential is not None and self._endpoint.tls is None:
@@ -114,12 +130,21 @@ class MqttPublisher:
             self._waker.wake()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything accepted is acknowledged by the broker; return whether it is."""
+        """Wait until everything accepted is acknowledged by the broker; return whether it is.
+
+        A wait before the next attempt to connect is cut short, once.
+        """
+        self._nudge.set()
         return self._outbox.wait_idle(timeout_s)
 
     def counts(self) -> Mapping[str, int]:
-        """Return the outbox's balance, and `connections` made so far."""
-        return {**self._outbox.counts(), "connected": int(self._is_connected), "connections": self._connections}
+        """Return the outbox's balance, `connections` made so far, and the largest window: so many may come twice."""
+        return {
+            **self._outbox.counts(),
+            "connected": int(self._is_connected),
+            "connections": self._connections,
+            "largest_window": self._largest_window,
+        }
 
     def by_output(self) -> Mapping[str, Mapping[str, int]]:
         """Return the counts under the name of this output."""
@@ -131,6 +156,7 @@ class MqttPublisher:
             self._deadline_s = time.monotonic() + self._close_timeout_s
             self._publish_state(StateMessage(device=self._device, state="stopping", since=_now(), reason="stopped"))
             self._closing.set()
+            self._nudge.set()
             self._waker.wake()
         self._thread.join(self._close_timeout_s + self._endpoint.connect_timeout_s)
 
@@ -138,10 +164,18 @@ class MqttPublisher:
         with self._state_lock:
             if isinstance(message, StateMessage):
                 self._state = message
-                message = msgspec.structs.replace(message, session=self._session)
+                message = self._state_now()
             else:
                 self._streams[message.stream] = message
             self._outbox.put(entry_from_message(message))
+
+    def _state_now(self) -> StateMessage:
+        """Return the device's state with what only we know: the session, and that messages come late."""
+        state, reason = self._state.state, self._state.reason
+        lag = None if self._lag is None else self._lag.reason
+        if lag is not None and state in ("online", "degraded"):
+            state, reason = "degraded", lag if reason is None else f"{reason}; {lag}"
+        return msgspec.structs.replace(self._state, state=state, reason=reason, session=self._session)
 
     def _run(self) -> None:
         while self._may_go_on():
@@ -159,7 +193,7 @@ class MqttPublisher:
         self._waker.close()
 
     def _may_go_on(self) -> bool:
-        """Return false once closed, unless no attempt has failed yet: a run of a second is to be heard of, too."""
+        """Return false once closed and an attempt has failed that was begun since: the broker may be back by then."""
         return not self._closing.is_set() or (not self._is_over and time.monotonic() < self._deadline_s)
 
     def _connect(self) -> Connection:
@@ -168,19 +202,34 @@ class MqttPublisher:
         state = msgspec.structs.replace(self._state, session=self._session)
         offline = msgspec.structs.replace(state, state="offline", since=None, reason="connection lost")
         will = dataclasses.replace(self._will, payload=offline.encode())
-        return connect(self._endpoint, version=self._protocol.version, will=will)
+        self._is_last_attempt = self._closing.is_set()
+        endpoint = self._endpoint
+        if self._is_last_attempt:
+            left_s = max(0.1, self._deadline_s - time.monotonic())
+            endpoint = dataclasses.replace(endpoint, connect_timeout_s=min(endpoint.connect_timeout_s, left_s))
+        return connect(endpoint, version=self._protocol.version, will=will)
 
     def _serve(self, connection: Connection) -> None:
         self._protocol.accepted()
         self._connections += 1
         self._is_connected = True
         with self._state_lock:
-            self._outbox.refresh(entry_from_message(msgspec.structs.replace(self._state, session=self._session)))
+            self._lag = Lag(self._outbox, after_s=self._lag_s)
+            self._outbox.refresh(entry_from_message(self._state_now()))
         self._say(logging.INFO, f"connected to {self._endpoint}, {self._protocol.name}")
-        session = Session(connection, self._outbox, root=self._root, ack_timeout_s=self._ack_timeout_s)
+        session = Session(
+            connection,
+            self._outbox,
+            root=self._root,
+            ack_timeout_s=self._ack_timeout_s,
+            suspects=self._suspects,
+            hold_min_s=self._hold_min_s,
+        )
+        self._serving = session
         try:
             while not self._closing.is_set():
                 self._step(session)
+                self._look_at_lag(self._lag, session)
             self._say_goodbye(session)
             connection.close()
             self._is_connected = False
@@ -195,12 +244,23 @@ class MqttPublisher:
         if linger_s <= 0:
             # The flag is raised before the last look at the outbox: whoever puts later sees it and wakes us.
             self._is_asleep = session.is_ready
-        must_hurry = session.is_ready and self._outbox.has_more()
         wait_s = timeout_s if linger_s <= 0 else min(linger_s, timeout_s)
-        has_sent = session.step(0 if must_hurry else wait_s, self._waker)
+        has_sent = session.step(0 if session.has_work else wait_s, self._waker)
         self._is_asleep = False
         if has_sent:
             self._awake_until_s = time.monotonic() + _LINGER_S
+
+    def _look_at_lag(self, lag: Lag, session: Session) -> None:
+        self._largest_window = max(self._largest_window, session.window.largest)
+        if not lag.look(session.window):
+            return
+        if lag.reason is None:
+            _log.info("publishing keeps up again broker=%s", self._endpoint)
+        else:
+            _log.warning("%s broker=%s", lag.reason, self._endpoint)
+        with self._state_lock:
+            self._state = msgspec.structs.replace(self._state, since=_now())
+            self._outbox.put(entry_from_message(self._state_now()))
 
     def _say_goodbye(self, session: Session) -> None:
         self._drain(session, self._deadline_s - _FAREWELL_S)
@@ -217,12 +277,18 @@ class MqttPublisher:
         """Take everything unacknowledged back, adapt to what the broker cannot do, wait."""
         lived_s = time.monotonic() - connected_at_s if self._is_connected else 0.0
         self._is_connected = self._is_asleep = False
-        self._outbox.put_back_all()
+        session, self._serving = self._serving, None
+        if session is not None:
+            session.lost(trouble.kind)
         self._adapt(trouble.kind)
         delay_s = self._backoff.delay_s(trouble.kind, lived_s=lived_s, now_s=time.monotonic())
-        self._is_over = delay_s > 0
+        self._is_over = delay_s > 0 and (self._is_last_attempt or trouble.kind in _NO_LAST_ATTEMPT)
         self._say(logging.WARNING, f"not connected to {self._endpoint}: {trouble}", next_try_s=delay_s)
-        self._closing.wait(delay_s)
+        if trouble.kind in _NO_LAST_ATTEMPT:
+            self._closing.wait(delay_s)
+        elif not self._is_over:
+            self._nudge.wait(delay_s)
+            self._nudge.clear()
 
     def _adapt(self, kind: Trouble) -> None:
         self._protocol.failed(kind)

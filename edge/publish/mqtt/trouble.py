@@ -22,6 +22,7 @@ class Trouble(enum.Enum):
     TLS = "tls"
     CLOSED = "closed at CONNECT"  # or no answer to it
     LOST = "lost"
+    SILENT = "silent"  # lost, and nobody has closed it
     REFUSED = "refused"  # a person has to change something
     TAKEN_OVER = "taken over"
     VERSION = "protocol version"

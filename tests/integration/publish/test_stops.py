@@ -1,0 +1,73 @@
+"""A stop delivers what can be delivered, also when it comes while the publisher waits before its next attempt."""
+
+import time
+
+import pytest
+
+from edge.publish.mqtt.trouble import Backoff
+from tests.support.fake_broker import Behaviour, FakeBroker
+from tests.support.mosquitto import free_port
+from tests.support.wait import wait_until
+from tests.support.wire_messages import detections
+
+pytestmark = pytest.mark.integration
+
+
+def patient():
+    return Backoff(min_s=60, max_s=60)
+
+
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_a_stop_during_the_wait_for_the_next_attempt_makes_one_more(
+    make_broker, make_publisher, make_collector, is_flushed
+):
+    broker = make_broker()
+    publisher = make_publisher(broker.port, backoff=patient(), close_timeout_s=10)
+    for seq in range(1, 1001):
+        publisher.publish(detections(seq))
+    wait_until(lambda: "next try in" in publisher.status, what="a failed attempt")
+    broker.start()
+    collector = make_collector(broker.port)
+    if is_flushed:
+        assert publisher.flush(10)
+    publisher.close()
+
+    wait_until(lambda: not collector.undeclared("east", 1000), what="all numbers")
+    assert [state["state"] for state in collector.payloads("gate-01/state")][-1] == "offline"
+    assert publisher.counts()["waiting"] == 0
+
+
+def test_a_stop_without_a_broker_ends_after_one_more_attempt(make_publisher):
+    publisher = make_publisher(free_port(), backoff=patient(), close_timeout_s=10)
+    publisher.publish(detections(1))
+    wait_until(lambda: "next try in" in publisher.status, what="a failed attempt")
+    began_s = time.monotonic()
+    publisher.close()
+
+    assert time.monotonic() - began_s < 8
+    assert publisher.counts()["waiting"] == 3  # birth, frame, and the state that says goodbye
+
+
+def test_a_stop_after_a_refused_password_does_not_try_it_again(make_publisher):
+    with FakeBroker(Behaviour(connack_reason=0x86)) as fake:
+        publisher = make_publisher(fake.port)
+        wait_until(lambda: "next try in" in publisher.status, what="the refusal")
+        publisher.close()
+
+        assert len(fake.connects) == 1
+
+
+def test_a_stop_after_a_loss_comes_back_for_what_was_left(make_broker, make_publisher, make_collector):
+    broker = make_broker(is_persistent=True).start()
+    collector = make_collector(broker.port)
+    publisher = make_publisher(broker.port, backoff=patient(), close_timeout_s=10)
+    assert publisher.flush(5)
+    broker.stop()
+    wait_until(lambda: "next try in" in publisher.status, what="the loss")
+    for seq in range(1, 101):
+        publisher.publish(detections(seq))
+    broker.start()
+    publisher.close()
+
+    wait_until(lambda: not collector.undeclared("east", 100), what="all numbers")
+    assert publisher.counts()["numbered_waiting"] == 0

@@ -37,7 +37,7 @@ class Workshop:
     def require_sound(self) -> None:
         """Raise SystemExit if a test fails without any mutant: it would be taken for one that noticed."""
         for stage in (_DEVICE, _PUSH):
-            if failed := self._first_failure(stage):
+            if failed := self._first_sure_failure(stage):
                 raise SystemExit(f"nothing is wrong yet, and this fails: {failed}")
 
     def who_notices(self, mutant: Mutant) -> str | None:

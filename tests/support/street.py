@@ -56,3 +56,25 @@ def identity_scores(tracker, seed, *, jitter=0.03, missed=0.1):
             switches += is_same_visit and number_of.get(who, number) != number
             number_of[who], last_seen[who] = number, index
     return switches, numbered / total, total
+
+
+def true_crossings(seed, x):
+    """Return [(object, direction)] of a vertical line through the whole picture at `x`, by the objects' identities.
+
+    One per visit whose first and last sighting lie on different sides: of the centres of the exact boxes.
+    """
+    visits = {}
+    for index, truth in enumerate(truths(seed)):
+        centres = (truth.xyxy[:, 0] + truth.xyxy[:, 2]) / 2 / SIZE.width
+        for who, centre in zip(truth.object_id.tolist(), centres.tolist(), strict=True):
+            own = visits.setdefault(who, [])
+            if not own or index - own[-1][-1][0] > 15:
+                own.append([])
+            own[-1].append((index, centre))
+    crossed = []
+    for who, own in visits.items():
+        for visit in own:
+            before, after = visit[0][1] >= x, visit[-1][1] >= x
+            if before != after:
+                crossed.append((who, 1 if after else -1))
+    return crossed

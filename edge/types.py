@@ -97,6 +97,7 @@ class DropReason(str, enum.Enum):
     """Why a decoded frame was let go on purpose."""
 
     MAX_FPS = "max_fps"  # the stream's own limit
+    DAMAGED = "damaged"  # before the first clean key frame, or after lost or unusable data until the next one
     LATE = "late"  # a newer frame took its place before it was read
     SUPERSEDED = "superseded"  # a newer frame took its row in the open batch
     STOPPED = "stopped"  # the run ended before its turn came

@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 FIRST_FRAME_S = 8.0
 FILE_SILENCE_S = 10.0
+KEY_FRAME_S = 30.0  # of frames that are decoded and not clean; then a new connection may bring a key frame
+INSIDE = 8  # frames at most that a source has decoded and not given out yet
 TEARDOWN_S = 5.0
 
 
@@ -201,15 +203,24 @@ class Camera:
         return math.inf if is_paced else FILE_SILENCE_S - self._silent_s
 
     def _is_moving_on(self, source: FrameSource) -> bool:
-        """Whether a file that gives no frame is being decoded all the same."""
+        """Whether a stream that gives no frame is being decoded all the same.
+
+        A camera may have its key frames far apart: opened anew, it would be joined between two of them again.
+        """
         decoded = source.counts().decoded
-        if self._is_endless or decoded == self._decoded_in_silence:
+        if decoded <= self._decoded_in_silence or (self._is_endless and self._silent_s >= KEY_FRAME_S):
             return False
-        self._decoded_in_silence, self._silent_s = decoded, 0.0
+        self._decoded_in_silence = decoded
+        if self._is_endless:
+            _log.info("frames are decoded, none is clean yet stream=%s silent_s=%.1f", self._stream, self._silent_s)
+            self._due = self._clock() + self._patience_s()
+        else:
+            self._silent_s = 0.0
         return True
 
     def _connect(self) -> None:
         self._phase = Phase.CONNECTING
+        self._silent_s, self._decoded_in_silence = 0.0, 0
         self._due = self._clock() + self._first_frame_s
         source = self._make_source()
         with self._lock:
@@ -233,6 +244,8 @@ class Camera:
             self._report(StreamState.UP, "frames arrive")
         self._due = now + self._stall_s
         self._silent_s = 0.0
+        if self._is_endless:
+            self._decoded_in_silence = frame.header.frame + INSIDE
         if self._past.decoded or self._shift_ns:
             number, pts_ns = frame.header.frame + self._past.decoded, frame.header.pts_ns + self._shift_ns
             frame = replace(frame, header=replace(frame.header, frame=number, pts_ns=pts_ns))

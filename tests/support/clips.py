@@ -52,6 +52,7 @@ def write_clip(
     first: int = 0,
     gop: int = 15,
     b_frames: int = 0,
+    x265: str = "",
 ) -> Path:
     """Encode `count` numbered pictures as 4:2:0 (I420); the container follows from the suffix."""
     options = {
@@ -60,7 +61,7 @@ def write_clip(
             "preset": "ultrafast",
             "crf": "18",
             "g": str(gop),
-            "x265-params": "log-level=error",
+            "x265-params": f"log-level=error:{x265}".rstrip(":"),
         },
     }.get(codec, {})
     with av.open(str(path), "w") as container:
@@ -81,3 +82,14 @@ def write_clip(
         for packet in stream.encode():
             container.mux(packet)
     return path
+
+
+def spoil_packets(path: Path, numbers: set[int]) -> None:
+    """Overwrite the second half of some pictures of an elementary stream with noise that starts no new unit."""
+    with av.open(str(path)) as container:
+        packets = [bytes(packet) for packet in container.demux(video=0) if packet.size]
+    noise = np.random.default_rng(7).integers(1, 255, max(map(len, packets)), np.uint8).tobytes()
+    for number in numbers:
+        half = len(packets[number]) // 2
+        packets[number] = packets[number][:half] + noise[: len(packets[number]) - half]
+    path.write_bytes(b"".join(packets))

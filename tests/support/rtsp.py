@@ -37,11 +37,12 @@ _CHAINS = {
 
 @dataclass(frozen=True, slots=True)
 class RtspMount:
-    """What is served at a path: an elementary stream for h264 and h265, nothing for jpeg."""
+    """What is served at a path: an elementary stream for h264 and h265, nothing for jpeg; `loses` is lost each time."""
 
     clip: str
     codec: str
     login: tuple[str, str] | None = None
+    loses: tuple[int, ...] = ()  # pictures whose packets never leave
 
 
 class RtspServer:
@@ -131,7 +132,7 @@ def _serve(host: str, port: str, mounts: dict[str, dict]) -> None:
         factory = GstRtspServer.RTSPMediaFactory()
         factory.set_launch(f"( {_CHAINS[mount['codec']]} )")
         factory.set_shared(True)
-        factory.connect("media-configure", _feed, mount["clip"])
+        factory.connect("media-configure", _feed, mount["clip"], mount["loses"])
         if mount["login"]:
             auth = auth or GstRtspServer.RTSPAuth()
             _protect(GstRtspServer, auth, factory, *mount["login"])
@@ -143,7 +144,7 @@ def _serve(host: str, port: str, mounts: dict[str, dict]) -> None:
     GLib.MainLoop().run()
 
 
-def _feed(_factory, media, clip: str) -> None:
+def _feed(_factory, media, clip: str, loses: list[int]) -> None:
     """Repeat the clip for ever, with times that never jump: the server's sink keeps the pace."""
     from gi.repository import Gst
 
@@ -165,6 +166,23 @@ def _feed(_factory, media, clip: str) -> None:
         source.emit("push-buffer", buffer)
 
     source.connect("need-data", push)
+    if loses:
+        _lose(media.get_element().get_by_name("pay0").get_static_pad("src"), len(pictures), loses)
+
+
+def _lose(pad, length: int, numbers: list[int]) -> None:
+    """Let the packets of some pictures vanish, behind the numbering of packets."""
+    from gi.repository import Gst
+
+    def on_packet(_pad, info):
+        buffers = info.get_buffer_list() if info.type & Gst.PadProbeType.BUFFER_LIST else [info.get_buffer()]
+        for i in range(buffers.length()) if hasattr(buffers, "length") else [0]:
+            buffer = buffers.get(i) if hasattr(buffers, "length") else buffers[0]
+            if round(buffer.pts * 30 / Gst.SECOND) % length in numbers:
+                return Gst.PadProbeReturn.DROP
+        return Gst.PadProbeReturn.OK
+
+    pad.add_probe(Gst.PadProbeType.BUFFER | Gst.PadProbeType.BUFFER_LIST, on_packet)
 
 
 def _protect(server, auth, factory, user: str, password: str) -> None:

@@ -73,7 +73,11 @@ class Decoder:
             raise SourceError(f"{address.shown}: there is no video in it", is_permanent=address.is_file_like)
         self._stream = self._container.streams.video[0]
         # Many streams on few cores: threads inside one decoder cost more than they give.
-        self._stream.codec_context.thread_count = 1
+        context = self._stream.codec_context
+        context.thread_count = 1
+        # Frames without a clean start are given out and marked, so that they can be counted.
+        context.flags = context.flags | self._av.codec.context.Flags.output_corrupt
+        self._needs_key, self._is_starting = True, True
         self.period_ns = round(1e9 / self._stream.average_rate) if self._stream.average_rate else 40_000_000
 
     def frames(self) -> Iterator[Any]:
@@ -89,6 +93,14 @@ class Decoder:
             return
         except self._av.error.FFmpegError as error:
             raise self._explained(error, is_opening=False) from error
+
+    def is_clean(self, frame: Any) -> bool:
+        """Return whether a frame, the next one in order, rests on nothing but clean frames since a key frame."""
+        if frame.is_corrupt:
+            self._needs_key = True
+        elif frame.key_frame or self._is_starting:  # FFmpeg also recognises starts that no key frame announces
+            self._needs_key = self._is_starting = False
+        return not self._needs_key
 
     def _packets(self) -> Iterator[Any]:
         """Yield packets; go on after a cut read until the stream has been silent for too long, or is stopped."""
@@ -111,6 +123,7 @@ class Decoder:
             frames: list[Any] = packet.decode()
         except self._av.error.InvalidDataError:
             self.errors += 1
+            self._needs_key = True
             return []
         self.errors += sum(frame.is_corrupt for frame in frames)
         return frames

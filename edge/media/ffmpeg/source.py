@@ -35,7 +35,7 @@ class PyavSource:
         self._is_live = stream.realtime or not address.is_file_like
         self._has_changed = threading.Condition()
         self._frames: deque[tuple[int, int, Any]] = deque()  # number, PTS, av.VideoFrame
-        self._decoded = self._late = self._taken = self._errors = 0
+        self._decoded = self._damaged = self._late = self._taken = self._errors = 0
         self._end: Exception | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"decode {stream.id}", daemon=True)
@@ -84,8 +84,12 @@ class PyavSource:
     def counts(self) -> SourceCounts:
         """Return what was decoded and dropped so far; final once closed."""
         with self._has_changed:
-            stopped = self._decoded - self._taken - self._late if self._closing.is_set() else 0
-            dropped = {DropReason.LATE: self._late, DropReason.STOPPED: stopped}
+            inside = self._decoded - self._taken - self._late - self._damaged
+            dropped = {
+                DropReason.DAMAGED: self._damaged,
+                DropReason.LATE: self._late,
+                DropReason.STOPPED: inside if self._closing.is_set() else 0,
+            }
             kept = {reason: count for reason, count in dropped.items() if count}
             return SourceCounts(decoded=self._decoded, dropped=kept, errors=self._errors)
 
@@ -142,11 +146,18 @@ class PyavSource:
                 end_ns = pts_ns + decoder.period_ns
                 self._errors += decoder.errors - seen_errors
                 seen_errors = decoder.errors
-                if not self._hand_over(pts_ns, frame):
+                if not decoder.is_clean(frame):
+                    self._count_damaged()
+                elif not self._hand_over(pts_ns, frame):
                     break
         finally:
             decoder.close()
         return end_ns
+
+    def _count_damaged(self) -> None:
+        with self._has_changed:
+            self._decoded += 1
+            self._damaged += 1
 
     def _hand_over(self, pts_ns: int, frame: Any) -> bool:
         """Give a frame to the reader, when it is due; return whether to go on."""

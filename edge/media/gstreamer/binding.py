@@ -12,7 +12,16 @@ from typing import Any
 
 from edge.errors import ConfigError, MissingDependencyError
 
-__all__ = ["JETSON_HINT", "GStreamer", "has_factories", "is_available", "load", "parse_bin", "set_if_present"]
+__all__ = [
+    "JETSON_HINT",
+    "GStreamer",
+    "has_factories",
+    "is_available",
+    "load",
+    "parse_bin",
+    "parse_decoder",
+    "set_if_present",
+]
 
 _HINT = (
     "apt install python3-gi python3-gst-1.0 gir1.2-gstreamer-1.0 gir1.2-gst-plugins-base-1.0 "
@@ -110,6 +119,18 @@ def parse_bin(description: str, *, has_pads: bool) -> Any:
                 f"GStreamer: {error.message}", hint=JETSON_HINT if is_jetson else _HINT
             ) from error
         raise ConfigError(f"launch description {description!r} cannot be used: {error.message}") from error
+
+
+def parse_decoder(description: str) -> Any:
+    """Return a `Gst.Bin` with pads `sink` and `src`, which is that of its element `decoder`; errors as `parse_bin`."""
+    gst = load().gst
+    made = parse_bin(description, has_pads=False)
+    for name, pad in (
+        ("sink", made.find_unlinked_pad(gst.PadDirection.SINK)),
+        ("src", made.get_by_name("decoder").get_static_pad("src")),
+    ):
+        made.add_pad(gst.GhostPad.new(name, pad))
+    return made
 
 
 def set_if_present(element: Any, **values: Any) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from edge.config.schema import StreamConfig
 from edge.errors import ConfigError, SourceError
 from edge.media.address import Address
-from edge.media.gstreamer.binding import load, parse_bin, set_if_present
+from edge.media.gstreamer.binding import load, parse_bin, parse_decoder, set_if_present
+from edge.media.gstreamer.clean import CleanFrames
 from edge.media.gstreamer.idle import is_idle
 from edge.media.gstreamer.launch import joined, read_sections
 
@@ -50,6 +51,7 @@ class PipelineBuilder:
     Attributes:
         pipeline: the pipeline, in state NULL.
         problem: what went wrong in a callback of a streaming thread, for the reader to raise.
+        clean: tells which frames are clean; None as long as the codec is not known.
     """
 
     def __init__(self, stream: StreamConfig, address: Address, *, is_nvmm: bool) -> None:
@@ -63,6 +65,8 @@ class PipelineBuilder:
         self._source: Any = None
         self._handlers: list[tuple[Any, int]] = []
         self.problem: Exception | None = None
+        self.clean: CleanFrames | None = None
+        self._is_nvmm = is_nvmm
         self.pipeline = self._gst.Pipeline.new(None)
         self._tail = self._add(parse_bin(self._tail_text(), has_pads=True))
         self._set_tail_properties()
@@ -87,6 +91,8 @@ class PipelineBuilder:
         for element, handler in self._handlers:
             element.disconnect(handler)
         self._handlers = []
+        if self.clean is not None:
+            self.clean.disconnect()
 
     def _tail_text(self) -> str:
         is_paced_by_source = is_live(self._stream, self._address) and not self._address.is_file_like
@@ -127,6 +133,7 @@ class PipelineBuilder:
             case "rtsp" | "rtsps":
                 login = self._login("user-id", "user-pw")
                 self._add_dynamic("rtsp", location=self._address.location, latency=self._stream.latency_ms, **login)
+                self._connect(self.pipeline.get_by_name("source"), "new-manager", self._on_new_manager)
             case "v4l2":
                 self._add_static("v4l2", _MODE_CODECS[self._pixel_format()])
                 self.pipeline.get_by_name("source").set_property("device", self._address.location)
@@ -168,6 +175,9 @@ class PipelineBuilder:
     def _on_pad_added(self, _element: Any, pad: Any) -> None:
         self._guarded(lambda: self._take_pad(pad))
 
+    def _on_new_manager(self, _source: Any, manager: Any) -> None:
+        manager.set_property("do-lost", True)  # otherwise nothing behind the jitter buffer hears of a lost packet
+
     def _on_no_more_pads(self, _element: Any) -> None:
         if not self._is_linked and self.problem is None:
             self.problem = self.no_video_error()
@@ -205,9 +215,12 @@ class PipelineBuilder:
 
     def _link(self, pad: Any, description: str) -> None:
         is_late = description == self._codecs.get("any")
-        decoder = self._add(parse_bin(description, has_pads=not is_late))
+        decoder = self._add(parse_bin(description, has_pads=False) if is_late else parse_decoder(description))
         self._set_decoder_properties(decoder)
         element = decoder.get_by_name("decoder")
+        if not is_late:
+            is_libav_h264 = element.get_factory().get_name() == "avdec_h264"
+            self.clean = CleanFrames(decoder, self.pipeline.get_by_name("decoded"), has_marks=is_libav_h264)
         if is_late:
             self._connect(element, "pad-added", lambda _element, new: self._guarded(lambda: self._link_tail(new)))
         else:
@@ -224,9 +237,8 @@ class PipelineBuilder:
 
     def _set_decoder_properties(self, decoder: Any) -> None:
         set_if_present(decoder.get_by_name("decoder"), max_errors=-1, enable_max_performance=True)
-        is_nvmm = self._codecs is read_sections("nvmm")
         # NVDEC may stay silent for ever on a stream that is joined between two key frames (GStreamer 1.20+).
-        set_if_present(decoder.get_by_name("depay"), request_keyframe=True, wait_for_keyframe=is_nvmm)
+        set_if_present(decoder.get_by_name("depay"), request_keyframe=True, wait_for_keyframe=self._is_nvmm)
 
     def _login(self, user_property: str, password_property: str) -> dict[str, str]:
         if self._address.credential is None:

@@ -50,6 +50,7 @@ class GstSource:
         self._closing = threading.Event()
         self._taken = 0
         self._corrupt = 0
+        self._damaged = 0
         self._quiet_slices = 0
         self._idle_looks = 0
         self._last_number = 0
@@ -101,7 +102,14 @@ class GstSource:
             left_ns = max(0, deadline_ns - time.monotonic_ns())
             sample = self._sink.try_pull_sample(min(left_ns, _SLICE_NS))
             if sample is not None:
-                return self._frame_of(sample)
+                self._taken += 1
+                if self._is_clean(sample.get_buffer()):
+                    return self._frame_of(sample)
+                self._damaged += 1
+                self._number()
+                if time.monotonic_ns() < deadline_ns:
+                    continue
+                return None
             if self._closing.is_set():
                 return None
             self._raise_end()
@@ -110,20 +118,21 @@ class GstSource:
 
     def counts(self) -> SourceCounts:
         """Return what was decoded and dropped so far; final once closed."""
-        decoded = self._decoded()
+        decoded, clean = self._decoded(), self._builder.clean
         by_rate = decoded - _passed(self._kept) if self._kept is not None else 0
         # Of the frames that were not taken, those are late whose successors were; the others are still on their way.
         late = max(0, self._last_number - self._taken - by_rate)
         inside = decoded - self._taken - by_rate - late
         dropped = {
             DropReason.MAX_FPS: by_rate,
+            DropReason.DAMAGED: self._damaged,
             DropReason.LATE: late,
             DropReason.STOPPED: inside if self._closing.is_set() else 0,
         }
         return SourceCounts(
             decoded=decoded,
             dropped={why: count for why, count in dropped.items() if count},
-            errors=self._bus.warnings + self._corrupt,
+            errors=self._bus.warnings + self._corrupt + (clean.errors if clean is not None else 0),
         )
 
     def close(self) -> None:
@@ -179,7 +188,6 @@ class GstSource:
     def _frame_of(self, sample: Any) -> Frame:
         read_at_ns = time.monotonic_ns()
         wall_ns = time.time_ns()
-        self._taken += 1
         caps, buffer = sample.get_caps(), sample.get_buffer()
         if self._caps is None or not caps.is_equal(self._caps):
             self._caps = caps
@@ -196,8 +204,13 @@ class GstSource:
             read_at_ns=read_at_ns,
             decode_ns=age_ns,
         )
-        self._corrupt += self._is_after_damage(buffer)
         return Frame(header=header, letterbox=self._letterbox, image=view_pixels(buffer, self._info))
+
+    def _is_clean(self, buffer: Any) -> bool:
+        self._corrupt += self._is_after_damage(buffer)
+        is_marked = bool(buffer.has_flags(load().gst.BufferFlags.CORRUPTED))
+        clean = self._builder.clean
+        return not is_marked if clean is None else clean.takes(buffer.pts, is_marked=is_marked)
 
     def _is_after_damage(self, buffer: Any) -> bool:
         """Decoders report unusable data by flags only: on the smeared frame, or on the first one after the damage."""

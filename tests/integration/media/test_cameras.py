@@ -10,19 +10,18 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from edge.config.schema import StreamConfig
 from edge.media.address import parse_address
-from edge.media.camera import Phase, StreamStatus
+from edge.media.camera import Phase
 from edge.media.gstreamer.source import GstSource
-from edge.media.select import make_source
 from edge.media.threads import has_stuck_threads
 from edge.types import ClockSource, ImageSize, StreamState
-from tests.support.clips import CANVAS, number_of, write_clip
+from tests.support.clips import CANVAS, write_clip
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer, wait_until
+from tests.support.viewer import Viewer, assert_balances
 
 pytestmark = pytest.mark.integration
 LENGTH = 240  # of the clips that the server repeats: longer than a test looks, because its own seam is not even
@@ -50,85 +49,12 @@ def server(clips) -> Iterator[RtspServer]:
         yield made
 
 
-class Viewer:
-    """Reads one stream in a thread of its own, as the runtime does."""
-
-    def __init__(self, uri: str, *, credential: tuple[str, str] | None = None, **more) -> None:
-        self.statuses: list[StreamStatus] = []
-        config = StreamConfig(id="east", uri=uri, **{"latency_ms": 50, **more})
-        self.source = make_source(
-            config,
-            preprocess=CANVAS,
-            base_dir=Path("/"),
-            credential=credential,
-            on_status=self.statuses.append,
-        )
-        self.headers: list = []
-        self.arrivals: list[float] = []
-        self.codes: list[int] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._begun = time.monotonic()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            frame = self.source.read(0.2)
-            if frame is not None:
-                self.arrivals.append(time.monotonic())
-                self.headers.append(frame.header)
-                self.codes.append(number_of(frame.image))
-
-    def __enter__(self) -> Viewer:
-        self.source.open()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self.source.close()
-
-    @property
-    def states(self) -> list[StreamState]:
-        return [status.state for status in self.statuses]
-
-    @property
-    def reason(self) -> str:
-        return self.statuses[-1].reason if self.statuses else ""
-
-    def await_frames(self, count: int, timeout_s: float = 10.0) -> float:
-        goal = len(self.arrivals) + count
-        return wait_until(lambda: len(self.arrivals) >= goal, timeout_s=timeout_s, what=f"{count} frames")
-
-    def await_unbroken(self, count: int) -> None:
-        """Wait until the last `count` frames are consecutive; a loaded machine may skip (and count) some before."""
-
-        def consecutive() -> bool:
-            last = self.codes[-count:]
-            return last == [(last[0] + i) % LENGTH for i in range(count)]
-
-        wait_until(consecutive, timeout_s=10.0, what=f"{count} consecutive frames")
-
-    def await_state(self, state: StreamState, timeout_s: float = 10.0) -> float:
-        return wait_until(lambda: self.states[-1:] == [state], timeout_s=timeout_s, what=f"state {state}")
-
-    def rate(self, since: float) -> float:
-        """Frames per second by arrival since a moment, between the first and the last of them."""
-        times = [at for at in self.arrivals if at >= since]
-        return (len(times) - 1) / (times[-1] - times[0])
-
-
-def assert_balances(viewer: Viewer) -> None:
-    counts = viewer.source.counts()
-    assert counts.decoded == len(viewer.headers) + sum(counts.dropped.values()), counts
-
-
 @pytest.mark.parametrize("codec", ["h264", "h265", "jpeg"])
 def test_camera_delivers_in_its_codec(server, codec):
     with Viewer(server.url(f"/{codec}")) as viewer:
         viewer.await_frames(40)
         if codec != "jpeg":
-            viewer.await_unbroken(20)
+            viewer.await_unbroken(20, LENGTH)
 
     header = viewer.headers[-1]
     assert header.clock is ClockSource.ARRIVAL
@@ -144,7 +70,7 @@ def test_camera_delivers_in_its_codec(server, codec):
 def test_pyav_reads_the_same_camera(server):
     with Viewer(server.url("/h264"), decoder="pyav") as viewer:
         viewer.await_frames(60)  # at first FFmpeg hands out what it has gathered while it looked at the stream
-        viewer.await_unbroken(10)
+        viewer.await_unbroken(10, LENGTH)
 
     assert_balances(viewer)
 

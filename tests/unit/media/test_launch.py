@@ -50,11 +50,20 @@ def test_software_and_nvmm_are_a_visible_pair():
 
 @pytest.mark.parametrize("codec", ["h264", "h265"])
 def test_nvmm_decoder_gets_parsed_byte_stream(codec):
-    parser, decoder = read_sections("nvmm")[codec].split(" ! ")
+    parser, *_, decoder = read_sections("nvmm")[codec].split(" ! ")
 
     assert parser == f"{codec}parse config-interval=-1"
     # Properties that only some boards have would make the whole text unusable on the others.
     assert decoder == "nvv4l2decoder name=decoder"
+
+
+@pytest.mark.parametrize("name", ["software", "nvmm"])
+@pytest.mark.parametrize("codec", ["h264", "h265"])
+def test_key_frames_are_heard_of_before_they_are_decoded(name, codec):
+    """A tee serves its branches in their order."""
+    text = read_sections(name)[codec]
+
+    assert text.index("tee name=coded ! identity name=keys drop-buffer-flags=delta-unit") < text.index("coded. !")
 
 
 def test_nvmm_scaler_is_bilinear_and_writes_rgba_to_system_memory():

@@ -1,0 +1,165 @@
+"""Tells clean frames from those that a decoder has made of data it did not have, or could not use.
+
+Costs nothing per frame in the streaming threads: key frames are heard of on a branch that only they pass, lost packets
+by the events that GStreamer makes of them, and errors inside a decoder by what libav says of them. A decoder works in
+the thread that has brought it the key frame, so its words are those of that thread.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import deque
+from functools import cache
+from typing import Any
+
+from edge.media.gstreamer.binding import load
+
+__all__ = ["CleanFrames"]
+
+# Only what says that pixels are wrong: libav complains of odd metadata, too, which some cameras send with each frame.
+_DAMAGE = re.compile(
+    r"error while decoding MB|decode_slice_header error|^no frame|Missing reference picture|non-existing PPS"
+    r"|Could not find ref|Error parsing NAL unit|First slice in a frame|Error constructing the frame RPS"
+)
+_REMEMBERED = 8  # spans of damage; those before are older than any frame that is still on its way
+_MARGIN_NS = 20_000_000  # the position is where the last frame should have ended: cameras do not keep to it
+_by_thread: dict[int, CleanFrames] = {}
+
+
+class CleanFrames:
+    """Follows one decoder, from its first frame on; thread-safe.
+
+    Args:
+        decoder: the bin of the codec section. Without an element `keys` in it nothing is known of key frames, and only
+            the decoder's own mark on a frame counts.
+        output: the element that decoded frames go through next.
+        has_marks: the decoder marks what it puts out until it has recovered from the start between two key frames.
+            That is believed, because libav also recognises starts that no key frame announces.
+
+    Attributes:
+        errors: how often a decoder could not use its data.
+    """
+
+    def __init__(self, decoder: Any, output: Any, *, has_marks: bool) -> None:
+        self._gst = load().gst
+        self._lock = threading.Lock()
+        self._has_marks = has_marks
+        self._is_starting = True
+        self._first_key: int | None = None
+        self._spans: deque[tuple[int, int | None]] = deque(maxlen=_REMEMBERED)  # PTS: damage, next clean key frame
+        self._thread: int | None = None
+        self._probes: list[tuple[Any, int]] = []
+        self._output = output.get_static_pad("src")
+        self.errors = 0
+        keys = decoder.get_by_name("keys")
+        self._has_keys = keys is not None
+        if keys is not None:
+            kinds = self._gst.PadProbeType
+            self._probe(keys.get_static_pad("src"), kinds.BUFFER, self._on_key)
+            self._probe(decoder.get_by_name("coded").get_static_pad("sink"), kinds.EVENT_DOWNSTREAM, self._on_event)
+            self._depay = decoder.get_by_name("depay")
+            if self._depay is not None:
+                self._probe(self._depay.get_static_pad("sink"), kinds.EVENT_UPSTREAM, self._on_request)
+            _listen_to_libav()
+
+    def disconnect(self) -> None:
+        """Let go of the pipeline: its pads hold us, and we hold its elements."""
+        for pad, probe in self._probes:
+            pad.remove_probe(probe)
+        if self._thread is not None and _by_thread.get(self._thread) is self:
+            del _by_thread[self._thread]
+
+    def takes(self, pts: int, *, is_marked: bool) -> bool:
+        """Return whether the frame of this time is clean; by the reader, for each frame that it gets.
+
+        Args:
+            pts: of its buffer.
+            is_marked: the decoder has marked it as corrupted.
+        """
+        with self._lock:
+            if self._is_starting and not self._begins_with(pts, is_marked=is_marked):
+                return False
+            if is_marked:
+                self._note(pts)
+                return False
+            return not any(damage <= pts and (key is None or pts < key) for damage, key in self._spans)
+
+    def damaged(self) -> None:
+        """What the decoder is at work on is not whole: nor is anything that it has not put out yet."""
+        since = self._end_of_output() - _MARGIN_NS
+        with self._lock:
+            self.errors += 1
+            self._note(since)
+
+    def _end_of_output(self) -> int:
+        """Return the PTS at which the last frame should end that was put out; 0 before the first one."""
+        time = self._gst.Format.TIME
+        is_known, position = self._output.query_position(time)
+        event = self._output.get_sticky_event(self._gst.EventType.SEGMENT, 0)
+        if not is_known or event is None:
+            return 0
+        return int(event.parse_segment().position_from_stream_time(time, position))
+
+    def _begins_with(self, pts: int, *, is_marked: bool) -> bool:
+        is_begun = self._has_marks or not self._has_keys or (self._first_key is not None and pts >= self._first_key)
+        self._is_starting = is_marked or not is_begun
+        return not self._is_starting
+
+    def _note(self, pts: int) -> None:
+        # Without key frames it is not known what else is damaged.
+        if self._has_keys and not (self._spans and self._spans[-1][1] is None):
+            self._spans.append((pts, None))
+
+    def _on_key(self, _pad: Any, info: Any) -> Any:
+        pts = info.get_buffer().pts
+        if pts == self._gst.CLOCK_TIME_NONE:  # in an elementary stream; its decoder gives the times
+            pts = self._end_of_output()
+        thread = threading.get_ident()
+        with self._lock:
+            if self._first_key is None:
+                self._first_key = pts
+            # A loss at the very time of the key frame is a loss inside it.
+            if self._spans and self._spans[-1][1] is None and self._spans[-1][0] < pts:
+                self._spans.append((self._spans.pop()[0], pts))
+        self._thread = thread
+        _by_thread[thread] = self
+        return self._gst.PadProbeReturn.DROP  # nobody is linked there
+
+    def _on_event(self, _pad: Any, info: Any) -> Any:
+        event = info.get_event()
+        if event.type == self._gst.EventType.GAP:
+            with self._lock:
+                self._note(event.parse_gap()[0])
+        return self._gst.PadProbeReturn.OK
+
+    def _on_request(self, _pad: Any, info: Any) -> Any:
+        # rtph264depay asks for a key frame after every loss, also after those that the jitter buffer does not tell of.
+        if info.get_event().has_name("GstForceKeyUnit"):
+            pts = self._depay.get_property("stats").get_value("running-time-pts")
+            with self._lock:
+                self._note(0 if pts == self._gst.CLOCK_TIME_NONE else pts - _MARGIN_NS)
+        return self._gst.PadProbeReturn.OK
+
+    def _probe(self, pad: Any, kind: Any, callback: Any) -> None:
+        self._probes.append((pad, pad.add_probe(kind, callback)))
+
+
+@cache
+def _listen_to_libav() -> None:
+    """Hear the errors of all decoders of libav, which are on no bus and on no buffer."""
+    gst = load().gst
+    if "GST_DEBUG" not in os.environ:
+        gst.debug_remove_log_function(None)  # that which writes to stderr; nobody has asked for it
+    gst.debug_set_active(True)
+    gst.debug_set_threshold_for_name("libav", gst.DebugLevel.ERROR)
+    gst.debug_add_log_function(_on_log, None)
+
+
+def _on_log(category: Any, level: Any, _file: str, _function: str, _line: int, _of: Any, message: Any, *_: Any) -> None:
+    follower = _by_thread.get(threading.get_ident())
+    if follower is None or level != load().gst.DebugLevel.ERROR or category.get_name() != "libav":
+        return
+    if _DAMAGE.search(message.get() or ""):
+        follower.damaged()

@@ -1,0 +1,131 @@
+"""What was decoded without a clean key frame, or out of damaged data, is not given out: real streams, both decoders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edge.config.schema import StreamConfig
+from edge.errors import EndOfStream
+from edge.media.select import make_source
+from edge.types import DropReason, SourceCounts, StreamState
+from tests.support.clips import CANVAS, number_of, spoil_packets, write_clip
+from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer, wait_until
+from tests.support.viewer import Viewer, assert_balances
+
+pytestmark = pytest.mark.integration
+GOP, LENGTH = 80, 240
+BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
+CODECS = pytest.mark.parametrize("codec", ["h264", "h265"])
+
+
+@pytest.fixture(autouse=True)
+def _gstreamer():
+    require_gstreamer("rtspsrc", "rtph264depay", "avdec_h264", "avdec_h265", server=True)
+
+
+@pytest.fixture(scope="module")
+def long_gops(tmp_path_factory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("clips")
+    return {
+        "h264": str(write_clip(folder / "a.h264", count=LENGTH, gop=GOP)),
+        "h265": str(write_clip(folder / "a.hevc", codec="libx265", count=LENGTH, gop=GOP, x265="bframes=0")),
+    }
+
+
+@CODECS
+@BOTH
+def test_camera_that_is_joined_between_two_key_frames_gives_nothing_before_the_next_one(long_gops, codec, decoder):
+    mount = RtspMount(long_gops[codec], codec)
+    with RtspServer({"/a": mount}) as server, Viewer(server.url("/a")) as first:
+        first.await_frames(5)
+        wait_until(lambda: 15 < first.codes[-1] % GOP < 40, timeout_s=10, what="the middle between two key frames")
+        with Viewer(server.url("/a"), decoder=decoder) as late:
+            late.await_frames(30, timeout_s=20)
+
+    # The picture carries its number: a smeared one shows another, and what comes first is a key frame (or, where this
+    # machine is slow, one of the few after it).
+    assert late.codes[0] % GOP < 10
+    assert late.wrong_codes(LENGTH) == []
+    assert late.source.counts().dropped[DropReason.DAMAGED] > 10
+    assert late.states[-1] is StreamState.UP
+    assert_balances(late)
+
+
+def test_camera_with_far_apart_key_frames_is_not_given_up_for_them(long_gops, monkeypatch):
+    """It would be joined between two key frames again, and never give anything."""
+    monkeypatch.setattr("edge.media.select._FIRST_FRAME_S", 0.5)
+    mount = RtspMount(long_gops["h264"], "h264")
+    with RtspServer({"/a": mount}) as server, Viewer(server.url("/a")) as first:
+        first.await_frames(5)
+        wait_until(lambda: 10 < first.codes[-1] % GOP < 25, timeout_s=10, what="the middle between two key frames")
+        with Viewer(server.url("/a"), stall_s=0.4) as late:
+            late.await_frames(10, timeout_s=20)
+
+    assert late.source.reconnects == 0
+
+
+@BOTH
+def test_after_damage_nothing_is_given_out_until_the_next_key_frame(tmp_path, decoder):
+    clip = write_clip(tmp_path / "a.h264", count=60, gop=30)
+    spoil_packets(clip, {40})
+
+    codes, counts = read_all(clip, decoder)
+
+    # At a file's pace a frame or two before the damage may be let go, since a decoder is ahead of its output.
+    assert codes[:37] == list(range(37))
+    assert max(codes) < 40
+    assert counts.dropped[DropReason.DAMAGED] >= 20
+    assert counts.decoded == len(codes) + counts.dropped[DropReason.DAMAGED] == 60
+    assert counts.errors > 0
+
+
+@BOTH
+def test_the_next_key_frame_ends_it(tmp_path, decoder):
+    clip = write_clip(tmp_path / "a.h264", count=90, gop=30)
+    spoil_packets(clip, {40, 45})
+
+    codes, counts = read_all(clip, decoder)
+
+    assert [code for code in codes if code < 37 or code >= 40] == [*range(37), *range(60, 90)]
+    assert counts.decoded == len(codes) + counts.dropped[DropReason.DAMAGED] == 90
+
+
+@CODECS
+def test_packets_that_are_lost_on_the_way_cost_the_rest_of_the_group(long_gops, codec):
+    mount = RtspMount(long_gops[codec], codec, loses=(20, 105))
+    with RtspServer({"/a": mount}) as server, Viewer(server.url("/a"), stall_s=10) as viewer:
+        viewer.await_frames(30, timeout_s=20)
+        wait_until(lambda: 85 <= viewer.codes[-1] <= 100, timeout_s=20, what="the second group")
+        viewer.await_frames(40, timeout_s=20)
+
+    assert viewer.wrong_codes(LENGTH) == []
+    assert not {*range(22, 80), *range(107, 160)} & set(viewer.codes)
+    assert viewer.source.counts().dropped[DropReason.DAMAGED] > 50
+    assert_balances(viewer)
+
+
+@BOTH
+def test_every_frame_of_a_whole_clip_is_clean(tmp_path, decoder):
+    for codec, name in (("libx264", "a.mp4"), ("libx265", "b.mkv")):
+        clip = write_clip(tmp_path / name, codec=codec, count=60, gop=20, b_frames=2)
+        codes, counts = read_all(clip, decoder)
+        assert codes == list(range(60))
+        assert dict(counts.dropped) == {}
+
+
+def read_all(path: Path, decoder: str) -> tuple[list[int], SourceCounts]:
+    config = StreamConfig(id="clip", uri=str(path), decoder=decoder)
+    source = make_source(config, preprocess=CANVAS, base_dir=path.parent)
+    source.open()
+    codes = []
+    try:
+        while True:
+            frame = source.read(10.0)
+            assert frame is not None
+            codes.append(number_of(frame.image))
+    except EndOfStream:
+        pass
+    source.close()
+    return codes, source.counts()

@@ -9,19 +9,27 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import select
+import stat
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from edge.deadline import Deadline
 from edge.errors import ConfigError
 from edge.protocols import Message
+from edge.publish.announced import NoStreamState
 from edge.publish.entry import entry_from_message
 from edge.publish.outbox import Outbox
 
 __all__ = ["JsonlPublisher"]
 
 _RETRY_S = 1.0
+_SLICE_S = 0.1
+# A reader that takes nothing for so long is not waited for at a stop.
+_STUCK_S = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +55,10 @@ class JsonlPublisher:
     ) -> None:
         self._target = target
         self._descriptor = _open(target)
+        self._is_file = stat.S_ISREG(os.fstat(self._descriptor).st_mode)
+        self._poll = select.poll()
+        self._poll.register(self._descriptor, select.POLLOUT)
+        self._blocked_since_s: float | None = None
         self._outbox = Outbox(device=device, max_bytes=max_bytes)
         self._close_timeout_s = close_timeout_s
         self._retry_s = retry_s
@@ -65,13 +77,23 @@ class JsonlPublisher:
 
     def publish(self, message: Message) -> None:
         """Accept a message; when the bounds are reached the oldest numbered ones go, and are declared."""
-        if not self._closing.is_set():
+        if not self._closing.is_set() and not isinstance(message, NoStreamState):
             self._outbox.put(entry_from_message(message))
             self._has_news.set()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything accepted is written; return whether it is."""
-        return self._outbox.wait_idle(timeout_s)
+        """Wait until everything accepted is written; return whether it is. A reader that is stuck is not waited for."""
+        deadline = Deadline.after(timeout_s)
+        while not self._outbox.wait_idle(min(_SLICE_S, deadline.left_s)):
+            if deadline.is_over or self._is_stuck or self._outbox.is_over:
+                return False
+        return True
+
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether nothing could be written for a while: the reader does not read, or the disk is full."""
+        since_s = self._blocked_since_s
+        return since_s is not None and time.monotonic() - since_s > _STUCK_S
 
     def counts(self) -> Mapping[str, int]:
         """Return the outbox's balance, and `errors` of writing."""
@@ -85,10 +107,11 @@ class JsonlPublisher:
         """Write what can be written in time, close the file. Twice is no error."""
         if self._closing.is_set():
             return
-        self._outbox.wait_idle(0 if self._errors else self._close_timeout_s)
+        deadline = Deadline.after(self._close_timeout_s)
+        self.flush(0 if self._errors else deadline.left_s)
         self._closing.set()
         self._has_news.set()
-        self._thread.join(self._close_timeout_s)
+        self._thread.join(max(_STUCK_S, deadline.left_s))
 
     def _run(self) -> None:
         while not self._closing.is_set():
@@ -119,12 +142,24 @@ class JsonlPublisher:
         return True
 
     def _write(self, line: bytes) -> None:
-        """Write a whole line; one that was torn by an error is ended first, so that readers lose only that one."""
+        """Write a whole line; one that was torn by an error is ended first, so that readers lose only that one.
+
+        Never blocks: a pipe that is said to be writable takes `PIPE_BUF` at once.
+        """
         rest = memoryview(b"\n" + line if self._is_torn else line)
         while rest:
-            written = os.write(self._descriptor, rest)
+            self._wait_for_room()
+            written = os.write(self._descriptor, rest if self._is_file else rest[: select.PIPE_BUF])
+            self._blocked_since_s = None
             self._is_torn = written < len(rest)
             rest = rest[written:]
+
+    def _wait_for_room(self) -> None:
+        while not self._is_file and not self._poll.poll(_SLICE_S * 1000):
+            if self._blocked_since_s is None:
+                self._blocked_since_s = time.monotonic()
+            if self._closing.is_set():
+                raise TimeoutError(errno.ETIMEDOUT, "its reader does not read")
 
     def _note(self, error: OSError) -> None:
         self._errors += 1

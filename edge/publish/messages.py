@@ -183,11 +183,13 @@ class StateMessage(WireMessage, frozen=True, kw_only=True):
     """Whether the device is there; also its Will.
 
     Ignore an `offline` whose `session` is lower than that of the newest `online`: it is the late Will of a connection
-    that was replaced. `session` is null where no connection carries the message (JSON Lines).
+    that was replaced. `epoch` is that of the start, `session` of the connection; null where no connection carries the
+    message (JSON Lines).
     """
 
     schema: Literal["edge.state/1"] = "edge.state/1"
     state: DeviceState
+    epoch: Number | None = None
     session: Number | None = None
     since: Instant | None
     reason: str | None = None
@@ -234,11 +236,16 @@ class InfoMessage(WireMessage, frozen=True, kw_only=True):
 
 
 class StreamStateMessage(WireMessage, frozen=True, kw_only=True):
-    """Whether one stream delivers frames, and why not."""
+    """Whether one stream delivers frames, and why not.
+
+    `epoch` and `session` as in the device's state: one of an older session is what was known before a connection broke.
+    """
 
     schema: Literal["edge.stream-state/1"] = "edge.stream-state/1"
     stream: TopicLevel
     state: Literal["connecting", "up", "down", "ended", "degraded"]
+    epoch: Number | None = None
+    session: Number | None = None
     since: Instant | None
     reason: str | None = None
 

@@ -93,6 +93,11 @@ class Outbox:
             self._replace_retained(entry)
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing more is sent."""
+        return self._is_over
+
+    @property
     def late(self) -> int:
         """How many messages were too late to be live so far."""
         return self._late

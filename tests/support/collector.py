@@ -37,7 +37,7 @@ class Collector:
 
     def payloads(self, ending: str | tuple[str, ...]) -> list[dict]:
         """Return the parsed payloads of all topics that end so (or in one of these ways), in order of arrival."""
-        return [json.loads(m.payload) for m in list(self.messages) if m.topic.endswith(ending)]
+        return [json.loads(m.payload) for m in list(self.messages) if m.payload and m.topic.endswith(ending)]
 
     def findings(self) -> Findings:
         """Return what all that came says of the promise."""

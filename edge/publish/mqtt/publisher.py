@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.protocols import Message
+from edge.publish.announced import NoStreamState
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.entry import entry_from_message
 from edge.publish.messages import InfoMessage, StateMessage, StreamStateMessage
@@ -40,6 +42,8 @@ LIVE_S = 2.0
 
 # Here one more attempt would do harm, or no good: a person has to act.
 _NO_LAST_ATTEMPT = frozenset({Trouble.REFUSED, Trouble.TAKEN_OVER})
+
+_State = TypeVar("_State", StateMessage, StreamStateMessage)
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +89,7 @@ class MqttPublisher:
         self._backoff = backoff or Backoff()
         self._protocol = ProtocolChoice(config.protocol)
         self._will = Will(topic=f"{self._root}/state", payload=b"")
+        self._epoch = info.epoch
         self._session = info.epoch * _SESSIONS_PER_EPOCH
         self._state = StateMessage(device=info.device, state="online", since=_now())
         self._streams: dict[str, StreamStateMessage] = {}
@@ -125,6 +130,8 @@ class MqttPublisher:
         if isinstance(message, StateMessage | StreamStateMessage):
             self._publish_state(message)
         else:
+            if isinstance(message, NoStreamState):
+                self._forget_stream(message.stream)
             self._outbox.put(entry_from_message(message))
         if self._is_asleep:
             self._waker.wake()
@@ -167,7 +174,15 @@ class MqttPublisher:
                 message = self._state_now()
             else:
                 self._streams[message.stream] = message
+                message = self._stamped(message)
             self._outbox.put(entry_from_message(message))
+
+    def _forget_stream(self, stream: str) -> None:
+        with self._state_lock:
+            self._streams.pop(stream, None)
+
+    def _stamped(self, message: _State) -> _State:
+        return msgspec.structs.replace(message, epoch=self._epoch, session=self._session)
 
     def _state_now(self) -> StateMessage:
         """Return the device's state with what only we know: the session, and that messages come late."""
@@ -175,7 +190,7 @@ class MqttPublisher:
         lag = None if self._lag is None else self._lag.reason
         if lag is not None and state in ("online", "degraded"):
             state, reason = "degraded", lag if reason is None else f"{reason}; {lag}"
-        return msgspec.structs.replace(self._state, state=state, reason=reason, session=self._session)
+        return self._stamped(msgspec.structs.replace(self._state, state=state, reason=reason))
 
     def _run(self) -> None:
         while self._may_go_on():
@@ -199,7 +214,7 @@ class MqttPublisher:
     def _connect(self) -> Connection:
         with self._state_lock:
             self._session += 1
-        state = msgspec.structs.replace(self._state, session=self._session)
+        state = self._stamped(self._state)
         offline = msgspec.structs.replace(state, state="offline", since=None, reason="connection lost")
         will = dataclasses.replace(self._will, payload=offline.encode())
         self._is_last_attempt = self._closing.is_set()
@@ -215,7 +230,8 @@ class MqttPublisher:
         self._is_connected = True
         with self._state_lock:
             self._lag = Lag(self._outbox, after_s=self._lag_s)
-            self._outbox.refresh(entry_from_message(self._state_now()))
+            for message in (self._state_now(), *map(self._stamped, self._streams.values())):
+                self._outbox.refresh(entry_from_message(message))
         self._say(logging.INFO, f"connected to {self._endpoint}, {self._protocol.name}")
         session = Session(
             connection,

@@ -11,6 +11,7 @@ from pathlib import Path
 from edge.config.credentials import read_credential
 from edge.config.load import Pipeline
 from edge.protocols import Publisher
+from edge.publish.announced import NoStreamState, removed_streams
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.fanout import FanoutPublisher
 from edge.publish.frames import FramePublisher
@@ -55,7 +56,10 @@ def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:
         target = config.publish.jsonl
         path = target if target == "-" else str(pipeline.resolve(target))
         publishers.append(JsonlPublisher(path, device=info.device))
-    return FanoutPublisher(publishers)
+    publisher = FanoutPublisher(publishers)
+    for stream in removed_streams(_state_dir(pipeline), info.streams):
+        publisher.publish(NoStreamState(stream))
+    return publisher
 
 
 def make_frame_publisher(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -> FramePublisher:

@@ -8,7 +8,9 @@ import threading
 
 import pytest
 
+from edge.publish.announced import NoStreamState
 from edge.publish.messages import StateMessage, StreamStateMessage
+from tests.support.aborting_proxy import AbortingProxy
 from tests.support.fake_broker import FakeBroker
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
@@ -46,6 +48,44 @@ def test_a_consumer_can_look_for_gaps_without_parsing(collector, broker, make_pu
     assert 28 <= message.properties.MessageExpiryInterval <= 30
     assert message.qos == 1
     assert not message.retain
+
+
+def test_states_carry_the_epoch_and_the_session_that_they_are_of(broker, make_publisher, make_collector):
+    with AbortingProxy(broker.port) as proxy:
+        publisher = make_publisher(proxy.port)
+        publisher.publish(StreamStateMessage(device="gate-01", stream="east", state="up", since=None))
+        assert publisher.flush(5)
+        proxy.cut()
+        wait_until(lambda: publisher.counts()["connections"] == 2, what="the reconnect")
+        assert publisher.flush(5)
+        wait_until(lambda: publisher.counts()["resent"] >= 1, what="the birth is sent again")
+        late = make_collector(broker.port)
+        wait_until(lambda: len(late.messages) == 3, what="the retained messages")
+
+    states = late.payloads("/state")
+    assert {(state["epoch"], state["session"]) for state in states} == {(41, 41_000_002)}
+
+
+def test_a_stream_that_is_no_more_is_forgotten_by_the_broker(broker, make_publisher, make_collector):
+    first = make_publisher(broker.port, streams=("east", "west"))
+    for stream in ("east", "west"):
+        first.publish(StreamStateMessage(device="gate-01", stream=stream, state="up", since=None))
+    assert first.flush(5)
+    first.close()
+    second = make_publisher(broker.port)
+    second.publish(NoStreamState("west"))
+    assert second.flush(5)
+    late = make_collector(broker.port)
+
+    wait_until(lambda: len(late.messages) == 3, what="the retained messages")
+    assert {message.topic.removeprefix(f"{ROOT}/") for message in late.messages} == {
+        "info",
+        "state",
+        "streams/east/state",
+    }
+    second.close()
+    wait_until(lambda: late.payloads("gate-01/state")[-1]["state"] == "offline", what="the end")
+    assert not [message for message in late.messages if "west" in message.topic and message.payload]
 
 
 def test_a_clean_end_says_so(collector, broker, make_publisher):

@@ -1,11 +1,13 @@
 import json
 import os
 import threading
+import time
 
 import pytest
 
 from edge.errors import ConfigError
 from edge.publish import jsonl
+from edge.publish.announced import NoStreamState
 from edge.publish.jsonl import JsonlPublisher
 from tests.support.wait import wait_until
 from tests.support.wire_messages import birth, detections
@@ -187,3 +189,31 @@ def test_a_stalled_reader_costs_the_oldest_and_says_which(tmp_path):
 def read_all(descriptor):
     with open(descriptor, "rb", closefd=False) as file:
         return [json.loads(line) for line in file]
+
+
+def test_a_stuck_reader_does_not_hold_up_a_stop(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    publisher = JsonlPublisher(str(path), device="gate-01")
+    for seq in range(1, 2001):
+        publisher.publish(detections(seq, count=20))
+    began_s = time.monotonic()
+    publisher.flush(30)
+    publisher.close()
+    lasted_s = time.monotonic() - began_s
+    os.close(reader)
+
+    assert lasted_s < 5
+    assert not publisher._thread.is_alive()
+    counts = publisher.counts()
+    assert counts["accepted"] == counts["delivered"] + counts["waiting"] + counts["dropped"]
+    assert counts["waiting"] > 0
+
+
+def test_the_state_of_a_stream_that_is_no_more_is_no_line(tmp_path):
+    publisher = JsonlPublisher(str(tmp_path / "out.jsonl"), device="gate-01")
+    publisher.publish(NoStreamState("west"))
+    publisher.close()
+
+    assert lines(tmp_path / "out.jsonl") == []

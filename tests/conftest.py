@@ -6,6 +6,10 @@ import logging
 import signal
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("edge", deadline=None)  # how long an example takes tells of the machine, which may be loaded
+settings.load_profile("edge")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Begun in the background: a shell then ignores SIGINT for all that comes after. A command that a test interrupts

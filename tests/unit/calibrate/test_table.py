@@ -89,6 +89,28 @@ def test_means_centres_and_uncertainty_are_written_where_there_are_some_and_read
     assert (read.tensors, read.evidence, read.centred, read.padded) == (tensors, evidence, True, True)
 
 
+@pytest.mark.parametrize("word", ["centred", "padded"])
+def test_a_reader_that_does_not_know_how_levels_lie_refuses_the_table_instead_of_misreading_it(
+    tmp_path, monkeypatch, word
+):
+    """What a version before the word does with a table that has it: the same reader, without that one field."""
+    fields = [
+        (one.name, one.type, msgspec.field(default=one.default, default_factory=one.default_factory))
+        for one in msgspec.structs.fields(CalibrationTable)
+        if one.name != word
+    ]
+    is_strict = CalibrationTable.__struct_config__.forbid_unknown_fields
+    older = msgspec.defstruct("Older", fields, frozen=True, kw_only=True, forbid_unknown_fields=is_strict)
+    monkeypatch.setattr("edge.calibrate.table_file.CalibrationTable", older)
+    words = {"centred": True, "padded": True}
+    write_table(tmp_path / "with", full_table(**words))
+    write_table(tmp_path / "without", full_table(**{**words, word: False}))
+
+    assert read_table(tmp_path / "without").tensors == full_table().tensors
+    with pytest.raises(CalibrationError, match=rf"with:\d+: {word}: unknown key; remove it"):
+        read_table(tmp_path / "with")
+
+
 @given(
     st.dictionaries(
         st.text(st.characters(exclude_categories=["Cs"])), st.floats(allow_nan=False), min_size=0, max_size=6

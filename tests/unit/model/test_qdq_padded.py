@@ -80,6 +80,37 @@ def test_so_it_does_where_int8_is_computed_in_float(tmp_path, form):
     np.testing.assert_array_equal(run(model, FEED)["output0"], exact)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_so_are_the_bounds_of_levels_where_int8_is_computed_in_float(tmp_path, form):
+    """254 is the highest level around the centre; what the table has not seen is cut off there, and no lower."""
+    path = tmp_path / "m.onnx"
+    output_of(path, {"pads": [1, 1, 1, 1]})
+    beyond, cut = ({"images": np.minimum(3 * PIXELS, most)} for most in (np.float32(762), np.float32(254)))
+
+    model = with_float_arithmetic(graph_from_bytes(quantize(path, **FORMS[form]).model, "int8"))
+
+    assert (beyond["images"] > 255).any()
+    np.testing.assert_array_equal(run(model, beyond)["output0"], run(path.read_bytes(), cut)["output0"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_without_a_centre_the_levels_end_at_minus_128_and_127_in_float_as_well(tmp_path, form):
+    path = tmp_path / "m.onnx"
+    net = Net(SIDE, batch=1, seed=5)
+    net.op("Identity", convolution(net, net.image, pads=[1, 1, 1, 1]), name="output0")
+    net.save(path, {"output0": (3, SIDE, SIDE)})
+    seen = {"images": np.clip(PIXELS - 127, -127, 127)}
+    seen["images"][..., 0, 0] = 127  # 127 steps of 1
+    beyond, cut = ({"images": np.clip(3 * seen["images"], -most - 1, most)} for most in (400, 127))
+
+    result = quantize(path, seen, **FORMS[form])
+    model = with_float_arithmetic(graph_from_bytes(result.model, "int8"))
+
+    assert not result.centres
+    assert (beyond["images"].min(), beyond["images"].max()) == (-381, 381)
+    np.testing.assert_array_equal(run(model, beyond)["output0"], run(path.read_bytes(), cut)["output0"])
+
+
 def test_without_the_word_a_padded_convolution_reads_what_it_read_before(tmp_path):
     path = tmp_path / "m.onnx"
     output_of(path, {"pads": [1, 1, 1, 1]})

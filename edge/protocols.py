@@ -10,7 +10,17 @@ from numpy.typing import NDArray
 
 from edge.types import Detections, EngineOutput, Frame, Observed, Preprocess, SourceCounts, StreamId, Tracks
 
-__all__ = ["ActivationEngine", "Engine", "FrameSource", "Message", "ObservingEngine", "Publisher", "Runner", "Tracker"]
+__all__ = [
+    "ActivationEngine",
+    "AveragingEngine",
+    "Engine",
+    "FrameSource",
+    "Message",
+    "ObservingEngine",
+    "Publisher",
+    "Runner",
+    "Tracker",
+]
 
 
 T_co = TypeVar("T_co", covariant=True)
@@ -88,6 +98,14 @@ class ObservingEngine(Runner[Mapping[str, Observed]], Protocol):
     `wait` returns by their names in the ONNX file: of those to be counted the values, as an `ActivationEngine` would,
     or the counts of them, where the engine counts on its device; of those whose largest |x| alone was asked for, that:
     float32 (count,), NaN or infinite where the tensor is. Other names are let be.
+    """
+
+
+class AveragingEngine(Runner[Mapping[str, NDArray[np.float64]]], Protocol):
+    """Runs a model and gives the mean of each channel of tensors that were named when the engine was made.
+
+    `wait` returns them by their names in the ONNX file, float64 (count, C) of tensors (count, C, ...), and no
+    others. They depend on the pixels of a row alone, and are the same bits every time.
     """
 
 

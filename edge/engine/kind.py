@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from edge.engine.kinds import facts_of
 from edge.model.qdq.insert import QdqModel
-from edge.protocols import ActivationEngine, Engine, ObservingEngine
+from edge.protocols import ActivationEngine, AveragingEngine, Engine, ObservingEngine
 from edge.types import ModelSpec, Precision
 
 __all__ = [
@@ -239,6 +239,15 @@ class EngineKind(Protocol):
         """Return an engine that gives `tensors` or counts of them, and the largest |x| of `largest_of`.
 
         They are tensors of the ONNX file or of `content`. What `activations` returns will do, if it can do the latter.
+        """
+        ...
+
+    def averaging(
+        self, spec: ModelSpec, tensors: Sequence[str], *, max_batch: int = 1, content: bytes | None = None
+    ) -> AveragingEngine:
+        """Return an engine that gives the mean of each channel of `tensors` of the ONNX file or of `content`.
+
+        `edge.engine.averaging.Averaging` makes one of what `activations` returns.
         """
         ...
 

@@ -1,5 +1,6 @@
-"""What every engine that shows its inside promises (`edge.protocols.ActivationEngine`, `ObservingEngine`), over every
-kind here: a calibration gets the same of those that give values and of those that count.
+"""What every engine that shows its inside promises (`edge.protocols.ActivationEngine`, `ObservingEngine`,
+`AveragingEngine`), over every
+kind here: a calibration gets the same of those that give values and of those that count or add.
 """
 
 import numpy as np
@@ -148,6 +149,39 @@ def test_rows_behind_the_last_one_are_not_counted(kind, spec, names):
     histogram = observer.histograms["input"]
     assert (histogram.zeros, histogram.amax) == (3 * spec.preprocess.size.width * spec.preprocess.size.height, 0.0)
     observing.close()
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_means_are_those_of_each_channel_of_each_row_that_was_given(kind, spec, names):
+    images = pictures(spec, 9)
+    images[1] //= 9  # rows differ
+    averaging = load_kind(kind).averaging(spec, names[:4], max_batch=3)
+    averaging.canvases[0][:] = 255
+    observed(averaging, images[:, ::-1], 0)
+
+    whole = run(OnnxRuntimeActivations(spec, names[:4], max_batch=3), images)
+    for rows, index in ((3, 0), (2, 1), (1, 0)):
+        found = observed(averaging, images[:rows], index)
+        assert set(found) == set(names[:4])
+        for name, means in found.items():
+            expected = whole[name][:rows].reshape(rows, whole[name].shape[1], -1).mean(axis=2, dtype=np.float64)
+            assert (means.dtype, means.shape) == (np.float64, expected.shape)
+            largest = float(np.abs(whole[name]).max())
+            np.testing.assert_allclose(means, expected, rtol=1e-3, atol=1e-4 * largest)
+    averaging.close()
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_means_of_a_row_are_the_same_bits_alone_and_among_others(kind, spec, names):
+    images = pictures(spec, 10)
+    averaging = load_kind(kind).averaging(spec, names[:4], max_batch=3)
+
+    together = {name: means.copy() for name, means in observed(averaging, images).items()}
+
+    for row in range(3):
+        for name, means in observed(averaging, images[row : row + 1], 1).items():
+            np.testing.assert_array_equal(means[0], together[name][row])
+    averaging.close()
 
 
 @pytest.mark.parametrize(("index", "count"), [(99, 1), (-1, 1), (0, 0), (0, 4)])

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-__all__ = ["Choice", "ChoiceKey", "Layer", "Limits", "Measure", "Measured"]
+__all__ = ["Choice", "ChoiceKey", "Layer", "Limits", "Measure", "Measured", "worth"]
 
 ChoiceKey = tuple[frozenset[tuple[str, str]], frozenset[str]]
 
 # Float layers cost speed: of two equally good choices the faster one, but accuracy comes first within the limits.
 _WORTH_OF_SHARE = 0.25
 _SMALLEST_GAIN = 0.005  # of the error: less is not worth a decision, however sure it is
+_SHARE_OF_ANY = 0.002  # switching between INT8 and float costs something even where a layer does not
 _SURE = 2.0  # standard errors: of a hundred trials that change nothing, two or three still seem to gain so much
 
 
@@ -29,6 +30,11 @@ class Layer:
     mac_share: float
     is_depthwise: bool
     is_last: bool
+
+
+def worth(gain: float, *layers: Layer) -> float:
+    """Return what `layers` gain in float for their part of the work."""
+    return gain / (sum(layer.mac_share for layer in layers) + _SHARE_OF_ANY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from edge.calibrate.search.bench import Bench
-from edge.calibrate.search.choice import Choice, Layer
+from edge.calibrate.search.choice import Choice, Layer, worth
 
 __all__ = ["filled_up", "with_better_floats"]
 
-_SHARE_OF_ANY = 0.002  # switching between INT8 and float costs something even where a layer does not
 _SIZES = (1, 2, 3, 4, 6, 8, 12)
 _NEIGHBOURS = 4  # layers that are tried together first
 _MOST_TRIALS = 24  # layers that are tried alone; a model of no more of them needs no neighbourhoods
@@ -28,7 +27,7 @@ def with_better_floats(bench: Bench, now: Choice) -> Choice:
         for layer, tried in zip(layers, alone, strict=True)
         if tried.is_surely_better_than(before)
     }
-    return bench.better(now, [*_grown(bench, now, _worth), *_grown(bench, now, _gain)])
+    return bench.better(now, [*_grown(bench, now, worth), *_grown(bench, now, _gain)])
 
 
 def _promising(bench: Bench, now: Choice, layers: Sequence[Layer]) -> list[Layer]:
@@ -38,9 +37,7 @@ def _promising(bench: Bench, now: Choice, layers: Sequence[Layer]) -> list[Layer
     parts = [layers[first : first + _NEIGHBOURS] for first in range(0, len(layers), _NEIGHBOURS)]
     before, *tried = bench.glanced([now, *(now.with_floats(part, "") for part in parts)])
     gains = [one.gain_over(before) for one in tried]
-    worths = [
-        gain / (sum(layer.mac_share for layer in part) + _SHARE_OF_ANY) for gain, part in zip(gains, parts, strict=True)
-    ]
+    worths = [worth(gain, *part) for gain, part in zip(gains, parts, strict=True)]
     half = _MOST_TRIALS // _NEIGHBOURS // 2
     chosen = {i for rank in (gains, worths) for i in sorted(range(len(parts)), key=lambda i: -rank[i])[:half]}
     return [layer for i in sorted(chosen) for layer in parts[i]]
@@ -48,16 +45,16 @@ def _promising(bench: Bench, now: Choice, layers: Sequence[Layer]) -> list[Layer
 
 def filled_up(bench: Bench, now: Choice) -> Choice:
     """Return `now` with as many useful layers in float as the limits allow, by what they gained alone."""
-    for layer in sorted(bench.gains, key=lambda layer: -_worth(layer, bench.gains[layer])):
+    for layer in sorted(bench.gains, key=lambda layer: -worth(bench.gains[layer], layer)):
         larger = now.with_floats([layer], f"{bench.gains[layer]:.1%} less error, needed for the promise")
         now = larger if bench.is_allowed(larger) else now
     return now
 
 
-def _grown(bench: Bench, now: Choice, rank: Callable[[Layer, float], float]) -> Iterator[Choice]:
+def _grown(bench: Bench, now: Choice, rank: Callable[[float, Layer], float]) -> Iterator[Choice]:
     """Yield `now` with one, two, three more layers in float, the best ones first, what is not allowed left out."""
     size = 0
-    for layer in sorted(bench.gains, key=lambda layer: -rank(layer, bench.gains[layer])):
+    for layer in sorted(bench.gains, key=lambda layer: -rank(bench.gains[layer], layer)):
         larger = now.with_floats([layer], f"{bench.gains[layer]:.1%} less error")
         if size < _SIZES[-1] and bench.is_allowed(larger):
             now, size = larger, size + 1
@@ -65,9 +62,5 @@ def _grown(bench: Bench, now: Choice, rank: Callable[[Layer, float], float]) -> 
                 yield now
 
 
-def _gain(layer: Layer, gain: float) -> float:
+def _gain(gain: float, _: Layer) -> float:
     return gain
-
-
-def _worth(layer: Layer, gain: float) -> float:
-    return gain / (layer.mac_share + _SHARE_OF_ANY)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from edge.calibrate.search.bench import Bench
-from edge.calibrate.search.choice import Choice
+from edge.calibrate.search.choice import Choice, Layer, worth
 
 __all__ = ["best_group", "best_method"]
 
@@ -21,7 +21,7 @@ def best_method(bench: Bench, now: Choice) -> Choice:
 def best_group(bench: Bench, now: Choice) -> Choice:
     """Return the best choice of a method for all tensors and a group of layers in float, if better than `now`."""
     groups = {
-        "one of the last layers": [layer for layer in bench.layers if layer.is_last],
+        "one of the last layers": _last_layers(bench, now),
         "depthwise": [layer for layer in bench.layers if layer.is_depthwise],
     }
     choices = [now]
@@ -29,6 +29,20 @@ def best_group(bench: Bench, now: Choice) -> Choice:
         choices += [choice.with_floats(groups[name], name) for choice in tuple(choices)]
     allowed = [choice for choice in choices if bench.is_allowed(choice)] or [now]
     return _cheapest(bench, [now, *(one for choice in allowed for one in _with_each_method(bench, choice))])
+
+
+def _last_layers(bench: Bench, now: Choice) -> list[Layer]:
+    """Return the last layers; of more than are allowed those that gain most for their work alone, as many as may be."""
+    last = [layer for layer in bench.layers if layer.is_last]
+    if bench.is_allowed(now.with_floats(last, "")):
+        return last
+    before, *alone = bench.explored([now, *(now.with_floats([layer], "") for layer in last)])
+    gains = {layer: tried.gain_over(before) for layer, tried in zip(last, alone, strict=True)}
+    chosen: list[Layer] = []
+    for layer in sorted(last, key=lambda one: -worth(gains[one], one)):
+        if gains[layer] > 0 and bench.is_allowed(now.with_floats([*chosen, layer], "")):
+            chosen.append(layer)
+    return chosen
 
 
 def _cheapest(bench: Bench, choices: Sequence[Choice]) -> Choice:

@@ -247,6 +247,35 @@ extern "C" __global__ void tally_count_float16(const half_bits* values, unsigned
     tally_count(values, count, tally);
 }
 
+// means: of each row and channel of (rows, channels, plane) the mean, as a double. Each thread adds some values, then half of
+// the threads add the sums of the other half, until one is left: always in the same order, so always the same bits.
+// Grid: (channels, rows); a block has MEANS_THREADS threads.
+
+enum : unsigned { MEANS_THREADS = 256 };
+
+template <typename T>
+__device__ void means(const T* values, unsigned plane, double* found) {
+    __shared__ double sums[MEANS_THREADS];
+    const size_t place = size_t(blockIdx.y) * gridDim.x + blockIdx.x;
+    const T* mine = values + place * plane;
+    double sum = 0;
+    for (unsigned index = threadIdx.x; index < plane; index += MEANS_THREADS) sum += as_float(mine[index]);
+    sums[threadIdx.x] = sum;
+    for (unsigned half = MEANS_THREADS / 2; half != 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) found[place] = sums[0] / plane;
+}
+
+extern "C" __global__ void means_float32(const float* values, unsigned plane, double* found) {
+    means(values, plane, found);
+}
+
+extern "C" __global__ void means_float16(const half_bits* values, unsigned plane, double* found) {
+    means(values, plane, found);
+}
+
 // Peaks. int8_peak: eight independent products a round and warp, so that none waits for the one before it. Every element
 // of the sums is 8 * rounds * 32 * a * b, which shows that nothing was left out.
 

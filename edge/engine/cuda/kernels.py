@@ -28,6 +28,7 @@ _THREADS = 256
 _PIXELS_PER_THREAD = 4
 _LARGEST_BLOCKS = 64  # a row's threads each look at many values, so that few of them meet at its result
 _TALLY_BLOCKS = 128  # each has its own bins, and adds them to those of all
+_MEANS_THREADS = 256  # as `kernels.cu` has it
 _VALUES_PER_THREAD = 16  # or more, so that adding them is a small part of the work
 
 
@@ -54,6 +55,7 @@ class Kernels:
         self._largest: dict[str, Any] = {}
         self._tally: dict[str, tuple[Any, Any]] = {}
         self._widen: Any = None
+        self._means: dict[str, Any] = {}
         image = read_image(gpu.compute_capability)
         major, minor = gpu.compute_capability
         with cuda_errors(f"loading the kernels for compute capability {major}.{minor}"):
@@ -126,15 +128,23 @@ class Kernels:
         self._widen.prepared_async_call((1, 1), threads, stream, tally)
         counting.prepared_async_call((min(blocks, _TALLY_BLOCKS), 1), threads, stream, values, count, tally)
 
+    def means(
+        self, stream: Any, values: int, *, rows: int, channels: int, plane: int, dtype: DTypeLike, found: int
+    ) -> None:
+        """Put the mean of each channel of values (rows, channels, plane) into `found`, float64 (rows, channels)."""
+        means = self._means[np.dtype(dtype).name]
+        means.prepared_async_call((channels, rows), (_MEANS_THREADS, 1, 1), stream, values, plane, found)
+
     def close(self) -> None:
         """Unload them."""
-        self._normalize, self._candidates, self._largest, self._tally = {}, {}, {}, {}
+        self._normalize, self._candidates, self._largest, self._tally, self._means = {}, {}, {}, {}, {}
         self._widen = self._module = None
 
     def _find(self) -> None:
         self._normalize = {name: self._function(f"normalize_{name}", "PPII6f") for name in FLOAT_TYPES}
         self._candidates = {name: self._function(f"candidates_{name}", "PIIIfIPPP") for name in FLOAT_TYPES}
         self._largest = {name: self._function(f"largest_{name}", "PIP") for name in FLOAT_TYPES}
+        self._means = {name: self._function(f"means_{name}", "PIP") for name in FLOAT_TYPES}
         self._widen = self._function("tally_widen", "P")
         self._tally = {
             name: (self._function(f"tally_largest_{name}", "PIP"), self._function(f"tally_count_{name}", "PIP"))

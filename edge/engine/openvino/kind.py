@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 
+from edge.engine.averaging import Averaging
 from edge.engine.kind import BuildRequest, EngineKind, Finding, ModelForms, Peak, Plan, QdqForm
 from edge.engine.openvino.activations import OpenVinoActivations
 from edge.engine.openvino.binding import name_and_version, require_precision
@@ -86,6 +87,12 @@ class _OpenVino:
     ) -> OpenVinoActivations:
         """Return an engine that gives out tensors, for the caller to count: they are in the CPU's memory already."""
         return OpenVinoActivations(spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch, content=content)
+
+    def averaging(
+        self, spec: ModelSpec, tensors: Sequence[str], *, max_batch: int = 1, content: bytes | None = None
+    ) -> Averaging:
+        """Return an engine that takes the means of channels, on the host."""
+        return Averaging(OpenVinoActivations(spec, tensors, max_batch=max_batch, content=content), tensors)
 
     def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:
         """Return what times `layers` on one thread."""

@@ -25,7 +25,7 @@ from edge.errors import EngineError
 from edge.types import ModelSpec
 
 if TYPE_CHECKING:
-    from edge.protocols import ActivationEngine, Engine, ObservingEngine
+    from edge.protocols import ActivationEngine, AveragingEngine, Engine, ObservingEngine
 
 __all__ = ["KIND"]
 
@@ -93,6 +93,16 @@ class _TensorRt:
         return TensorRtObserving(
             library, spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch, content=content
         )
+
+    def averaging(
+        self, spec: ModelSpec, tensors: Sequence[str], *, max_batch: int = 1, content: bytes | None = None
+    ) -> AveragingEngine:
+        """Return an engine that takes the means of channels of the float network, on the GPU."""
+        from edge.engine.tensorrt.averaging import TensorRtAveraging
+
+        library = import_tensorrt()
+        read_device()
+        return TensorRtAveraging(library, spec, tensors, max_batch=max_batch, content=content)
 
     @property
     def calibrators(self) -> tuple[str, ...]:

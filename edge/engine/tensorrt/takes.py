@@ -1,4 +1,4 @@
-"""What is taken of tensors that lie on the GPU: all of them, the largest |x|, or counts of |x|.
+"""What is taken of tensors that lie on the GPU: all of them, the largest |x|, counts of |x|, or means.
 
 Each `Take` is told of one inference after the other of a batch, between `begin` and `finish`; all of that only gives
 work to one stream. `read` is for when the stream has done it. What it fills belongs to one canvas.
@@ -7,6 +7,7 @@ work to one stream. `read` is for when the stream has done it. What it fills bel
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,9 +19,10 @@ from edge.engine.cuda.memory import DeviceBuffer, HostArray, Owner
 from edge.engine.tensorrt.tensors import Tensor
 from edge.types import HISTOGRAM_BINS, MagnitudeCounts
 
-__all__ = ["Counts", "Largest", "Take", "Whole"]
+__all__ = ["Counts", "Largest", "Means", "Take", "Whole"]
 
 _WORD_BYTES = 4
+_MEAN_BYTES = 8
 
 
 class Take(Protocol):
@@ -154,6 +156,52 @@ class Counts:
     def read(self, canvas: int) -> dict[str, MagnitudeCounts]:
         """Return them by name."""
         return {name: _counted(self._hosts[canvas].array[place]) for name, place in self._places.items()}
+
+
+class Means:
+    """The mean of each channel of each row; the GPU adds, and the host gets one float64 for each.
+
+    Args:
+        owner: of the memory.
+        kernels: of the GPU.
+        tensors: (channels, ...) each; at least one.
+        rows: of a batch, at most.
+        canvases: how many batches are on the host at once.
+    """
+
+    def __init__(self, owner: Owner, kernels: Kernels, tensors: Sequence[Tensor], *, rows: int, canvases: int) -> None:
+        self._kernels = kernels
+        self._shapes = {one.name: (rows, one.row_shape[0]) for one in tensors}
+        ends = np.cumsum([prod(shape) for shape in self._shapes.values()])
+        self._places = dict(zip(self._shapes, (0, *ends.tolist()), strict=False))
+        self._found = owner.keep(DeviceBuffer(int(ends[-1]) * _MEAN_BYTES))
+        self._hosts = [owner.keep(HostArray((int(ends[-1]),), np.float64, is_mapped=False)) for _ in range(canvases)]
+
+    def begin(self, stream: Any) -> None:
+        """What is found takes the place of what was found before."""
+
+    def add(self, stream: Any, canvas: int, tensor: Tensor, address: int, *, first: int, count: int) -> None:
+        """Begin to add."""
+        place = self._places.get(tensor.name)
+        if place is None:
+            return
+        channels, *plane = tensor.row_shape
+        found = self._found.address + (place + first * channels) * _MEAN_BYTES
+        self._kernels.means(
+            stream, address, rows=count, channels=channels, plane=prod(plane), dtype=tensor.dtype, found=found
+        )
+
+    def finish(self, stream: Any, canvas: int) -> None:
+        """Begin to copy the means."""
+        import_pycuda().memcpy_dtoh_async(self._hosts[canvas].array, self._found.address, stream)
+
+    def read(self, canvas: int, count: int) -> dict[str, NDArray[np.float64]]:
+        """Return those of the first `count` rows by name, float64 (count, channels)."""
+        found = self._hosts[canvas].array
+        return {
+            name: found[place : place + prod(self._shapes[name])].reshape(self._shapes[name])[:count]
+            for name, place in self._places.items()
+        }
 
 
 def _counted(words: NDArray[np.uint32]) -> MagnitudeCounts:

@@ -111,7 +111,7 @@ class _Run:
         names, images = corrected_tensors(self._forms.graph), self._split.observed
         with self._stages.stage("means", len(images)), self._subject.told():
             content, rows = self._forms.float_model(), self._options.max_batch
-            engine = self._kind.activations(self._forms.spec, names, max_batch=rows, content=content)
+            engine = self._kind.averaging(self._forms.spec, names, max_batch=rows, content=content)
             try:
                 return channel_means(images, engine, names=names, on_image=self._stages.step)
             finally:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.protocols import ActivationEngine
+from edge.protocols import AveragingEngine
 from edge.quantize.calibration.images import CalibrationImage
 from edge.quantize.feed import run_stills
 
@@ -18,7 +18,7 @@ _DIGITS = 5  # in a table; far more than the images say
 
 def channel_means(
     images: Sequence[CalibrationImage],
-    engine: ActivationEngine,
+    engine: AveragingEngine,
     *,
     names: Sequence[str],
     on_image: Callable[[], None],
@@ -27,7 +27,7 @@ def channel_means(
 
     Args:
         images: to look at.
-        engine: gives out `names`, (B, C, ...) each.
+        engine: gives the means of channels of `names`.
         names: tensors.
         on_image: called after each image.
 
@@ -35,10 +35,9 @@ def channel_means(
         EdgeError: if an image cannot be decoded, or inference fails.
     """
     sums: dict[str, NDArray[np.float64]] = {}
-    for placed, tensors in run_stills([image.path for image in images], engine):
+    for placed, means in run_stills([image.path for image in images], engine):
         for row in range(len(placed)):
             for name in names:
-                mean = tensors[name][row].reshape(tensors[name].shape[1], -1).mean(axis=1, dtype=np.float64)
-                sums[name] = sums[name] + mean if name in sums else mean
+                sums[name] = sums[name] + means[name][row] if name in sums else means[name][row].copy()
             on_image()
     return {name: tuple(float(f"{value / len(images):.{_DIGITS}g}") for value in sums[name]) for name in names}

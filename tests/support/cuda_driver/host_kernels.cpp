@@ -206,6 +206,8 @@ const std::map<std::string, Kernel> kernels = {
     WAITING_KERNEL(tally_widen),
     WAITING_KERNEL(tally_count_float32),
     WAITING_KERNEL(tally_count_float16),
+    WAITING_KERNEL(means_float32),
+    WAITING_KERNEL(means_float16),
     KERNEL(int8_peak),
     KERNEL(copy_peak),
 };

@@ -1,6 +1,6 @@
 """A program: lets one call of the driver after the other be refused while an engine is loaded, runs and is closed.
 
-    python -m tests.support.cuda_driver.refusals MODEL engine|observing RESULT IS_INTEGRATED
+    python -m tests.support.cuda_driver.refusals MODEL engine|observing|averaging RESULT IS_INTEGRATED
 
 One JSON line for each call: its name, what was raised in loading and running (null: nothing) and in closing, what is
 left. It is a process of its own, since what is looked for are hangs and aborts.
@@ -36,6 +36,8 @@ def _opener(spec, of):
         plan = KIND.build(Forms(spec), REQUEST).data
         return lambda: KIND.load(plan, spec, REQUEST)
     names = quantizable_tensors(load_graph(spec.path))
+    if of == "averaging":
+        return lambda: KIND.averaging(spec, names[:3], max_batch=2)
     return lambda: KIND.observing(spec, names[:3], largest_of=names[3:4], max_batch=2)
 
 

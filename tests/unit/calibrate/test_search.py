@@ -125,6 +125,33 @@ def test_the_last_layers_go_to_float_together_where_that_pays():
     }  # fmt: skip
 
 
+def test_of_last_layers_that_are_too_much_together_those_go_to_float_that_gain_most_for_their_work():
+    shares = {"large": 0.045, "n1": 0.02, "n2": 0.01, "useless": 0.01}
+    last = [Layer(name=name, mac_share=share, is_depthwise=False, is_last=True) for name, share in shares.items()]
+    measure = Additive({"large": 0.2, "n1": 0.12, "n2": 0.12}, base=1.0)
+
+    best = search(ranges_of(), [*layers_of(10), *last][::-1], measure).steps["groups in float"]
+
+    assert dict(best.choice.floats) == dict.fromkeys(("n1", "n2"), "one of the last layers")
+
+
+def test_a_method_that_only_suits_a_part_of_the_last_layers_in_float_is_found():
+    """As on YOLOv5: clipping suits what is all in INT8, and no clipping what has its last layers in float."""
+    shares = {"m0": 0.045, "m1": 0.02, "m2": 0.01}
+    last = [Layer(name=name, mac_share=share, is_depthwise=False, is_last=True) for name, share in shares.items()]
+
+    class Mixed(Additive):
+        def error(self, choice):
+            kept = len({"m1", "m2"}.intersection(choice.floats))
+            of_method = {("percentile",): 1.0 - 0.1 * kept, ("minmax",): 1.3 - 0.4 * kept}
+            return of_method.get(tuple(set(choice.methods.values())), 2.0)
+
+    best = search(ranges_of("x", "y"), [*layers_of(10), *last], Mixed()).best.choice
+
+    assert dict(best.methods) == {"x": "minmax", "y": "minmax"}
+    assert set(best.floats) == {"m1", "m2"}
+
+
 @pytest.mark.parametrize("limits", [Limits(), Limits(other=0.0, total=0.0), Limits(other=0.02, total=0.5)])
 @pytest.mark.parametrize("depthwise", [(), (0, 4, 8, 12, 16, 20)])
 def test_the_limits_hold_although_every_layer_would_help(limits, depthwise):

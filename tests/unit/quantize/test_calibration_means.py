@@ -3,13 +3,16 @@
 import numpy as np
 import pytest
 
+from edge.engine.averaging import Averaging
 from edge.engine.openvino.activations import OpenVinoActivations
+from edge.engine.tensorrt.kind import KIND as TENSORRT
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import corrected_tensors
 from edge.quantize.calibration.images import find_images
 from edge.quantize.calibration.means import channel_means
 from tests.support import models
+from tests.support.fake_gpu import fake_gpu
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations
 from tests.support.pictures import draw
 
@@ -25,7 +28,7 @@ def means_by(kind, place, *, max_batch):
     path, images = place
     names, steps = corrected_tensors(load_graph(path)), []
     spec = inspect_model(path)
-    engine = kind(spec, names, max_batch=max_batch)
+    engine = Averaging(kind(spec, names, max_batch=max_batch), names)
     found = channel_means(images, engine, names=names, on_image=lambda: steps.append(1))
     engine.close()
     assert len(steps) == len(images)
@@ -57,7 +60,7 @@ def test_the_input_has_the_mean_of_the_pixels(place):
         def wait(self, index):
             return {"images": self.canvases[index][: counts[index]].transpose(0, 3, 1, 2).astype(np.float32)}
 
-    found = channel_means(place[1], Pixels(), names=("images",), on_image=lambda: None)
+    found = channel_means(place[1], Averaging(Pixels(), ["images"]), names=("images",), on_image=lambda: None)
     ours = means_by(OpenVinoActivations, place, max_batch=1)["images"]
 
     np.testing.assert_allclose(np.array(found["images"]) / 255, ours, rtol=1e-3)
@@ -68,3 +71,16 @@ def test_the_batch_changes_no_bit(place, max_batch):
     assert means_by(OpenVinoActivations, place, max_batch=max_batch) == means_by(
         OpenVinoActivations, place, max_batch=1
     )
+
+
+def test_an_engine_that_adds_on_its_device_gives_what_its_values_give(place):
+    path, images = place
+    spec, names = inspect_model(path), corrected_tensors(load_graph(path))
+
+    with fake_gpu():
+        averaging = TENSORRT.averaging(spec, names, max_batch=3)
+        there = channel_means(images, averaging, names=names, on_image=lambda: None)
+        averaging.close()
+        here = means_by(TENSORRT.activations, place, max_batch=3)
+
+    assert there == here

@@ -11,6 +11,7 @@ import onnx
 from edge.engine.onnxruntime.facts import FACTS
 from edge.engine.onnxruntime.options import OnnxRuntimeOptions
 
+from edge.engine.averaging import Averaging
 from edge.engine.kind import Finding, Plan, QdqForm
 from edge.errors import EngineError
 from edge.types import Precision
@@ -47,6 +48,9 @@ class _OnnxRuntime:
 
     def observing(self, spec, tensors, *, largest_of=(), max_batch=1, content=None):
         return OnnxRuntimeActivations(spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch, content=content)
+
+    def averaging(self, spec, tensors, *, max_batch=1, content=None):
+        return Averaging(OnnxRuntimeActivations(spec, tensors, max_batch=max_batch, content=content), tensors)
 
     calibrators = ("minmax", "legacy")
 

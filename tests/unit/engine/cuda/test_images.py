@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="NVRTC co
 
 KERNELS = {
     *("normalize_float32", "normalize_float16", "candidates_float32", "candidates_float16"),
-    *("largest_float32", "largest_float16", "copy_peak"),
+    *("largest_float32", "largest_float16", "copy_peak", "means_float32", "means_float16"),
     *("tally_largest_float32", "tally_largest_float16", "tally_widen", "tally_count_float32", "tally_count_float16"),
 }
 

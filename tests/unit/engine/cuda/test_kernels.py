@@ -275,3 +275,34 @@ def test_a_tally_writes_nothing_behind_its_words(kernels):
     stream.synchronize()
     assert (on_host(tally, TALLY_WORDS + 64, np.uint32)[TALLY_WORDS:] == 7).all()
     values.close()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 255), (3, 5, 256), (2, 7, 10_001), (1, 300, 3)])
+def test_means_are_those_of_each_channel_of_each_row(kernels, shape, dtype):
+    values = np.random.default_rng(5).normal(3, 40, shape).astype(dtype)
+    rows, channels, plane = shape
+    source, found = on_device(values), on_device(np.full(rows * channels + 8, 7.0))
+    stream = import_pycuda().Stream()
+
+    kernels.means(stream, source.address, rows=rows, channels=channels, plane=plane, dtype=dtype, found=found.address)
+
+    stream.synchronize()
+    means = on_host(found, rows * channels + 8, np.float64)
+    expected = values.astype(np.float64).mean(axis=2)
+    np.testing.assert_allclose(means[:-8].reshape(rows, channels), expected, rtol=1e-13, atol=1e-13)
+    assert (means[-8:] == 7).all()
+    source.close()
+
+
+def test_a_mean_of_large_and_small_values_loses_none_of_them(kernels):
+    """As sums in float32 would: half of the values are a ten-millionth of the others."""
+    values = np.where(np.arange(400_000) % 2, 1e7, 1.0).astype(np.float32).reshape(1, 1, -1)
+    source, found = on_device(values), on_device(np.zeros(1))
+    stream = import_pycuda().Stream()
+
+    kernels.means(stream, source.address, rows=1, channels=1, plane=400_000, dtype=np.float32, found=found.address)
+
+    stream.synchronize()
+    assert on_host(found, 1, np.float64)[0] == 5_000_000.5
+    source.close()

@@ -10,7 +10,7 @@ from edge.engine.tensorrt.kind import KIND
 from edge.errors import EngineError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
-from edge.model.qdq import quantizable_tensors
+from edge.model.qdq import corrected_tensors, quantizable_tensors
 from edge.quantize.forms import Forms
 from tests.support import fake_tensorrt, models
 from tests.support.cuda_driver import stand_in
@@ -133,3 +133,45 @@ def test_what_a_model_computes_in_float16_is_given_out_as_float32_and_counted_as
     assert counted[names[1]] == np.abs(given[names[1]]).max()
     values.close()
     seen.close()
+
+
+def test_of_what_is_averaged_only_means_cross_to_the_host(device, spec):
+    before = {name: device[name] for name in ("live", "contexts", "device_bytes")}
+    names = corrected_tensors(load_graph(spec.path))
+    values, averaging = KIND.activations(spec, names, max_batch=4), KIND.averaging(spec, names, max_batch=4)
+    size = spec.preprocess.size
+    image = np.random.default_rng(6).integers(0, 256, (4, size.height, size.width, 3), np.uint8)
+    for engine in (values, averaging):
+        engine.canvases[0][:] = image
+    values.start(0, 4)
+    given = values.wait(0)
+
+    for rows in (4, 3):
+        with device.counted() as counted:
+            averaging.start(0, rows)
+            found = averaging.wait(0)
+
+        channels = sum(given[name].shape[1] for name in names)
+        assert (counted["bytes_to_host"], counted["copies_to_host"]) == (4 * channels * 8, 1)
+        assert (counted["allocations"], counted["live"], counted["synchronizations"]) == (0, 0, 1)
+        for name in names:
+            expected = given[name][:rows].reshape(rows, given[name].shape[1], -1).mean(axis=2, dtype=np.float64)
+            np.testing.assert_allclose(found[name], expected, rtol=1e-12, atol=1e-12)
+    values.close()
+    averaging.close()
+    assert {name: device[name] for name in before} == before
+
+
+def test_what_a_model_computes_in_float16_is_averaged_as_what_it_is(device, spec):
+    content = Forms(spec).float_model(is_float16=True)
+    name = next(node.output[0] for node in onnx.load_from_string(content).graph.node if node.op_type == "Conv")
+    values, averaging = (kind(spec, [name], content=content) for kind in (KIND.activations, KIND.averaging))
+    for engine in (values, averaging):
+        engine.canvases[0][:] = 77
+        engine.start(0, 1)
+
+    expected = values.wait(0)[name].mean(axis=(2, 3), dtype=np.float64)
+
+    np.testing.assert_allclose(averaging.wait(0)[name], expected, rtol=1e-12)
+    values.close()
+    averaging.close()

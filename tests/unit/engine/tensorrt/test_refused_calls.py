@@ -15,12 +15,18 @@ INVALID, OUT_OF_MEMORY, ILLEGAL_ADDRESS = 1, 2, 700  # CUresult
 SEEN = {
     "engine": {"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphLaunch"},
     "observing": {"cuMemsetD32Async", "cuMemcpyDtoHAsync_v2"},
+    "averaging": {"cuMemcpyDtoHAsync_v2"},
 }
 
 
 @pytest.mark.parametrize(
     ("of", "result", "is_integrated"),
-    [("engine", INVALID, 1), ("engine", ILLEGAL_ADDRESS, 0), ("observing", OUT_OF_MEMORY, 0)],
+    [
+        ("engine", INVALID, 1),
+        ("engine", ILLEGAL_ADDRESS, 0),
+        ("observing", OUT_OF_MEMORY, 0),
+        ("averaging", ILLEGAL_ADDRESS, 0),
+    ],
 )
 def test_every_call_that_is_refused_is_an_engine_error_and_leaves_nothing_behind(tmp_path, of, result, is_integrated):
     model = models.yolov8(tmp_path / "m.onnx")

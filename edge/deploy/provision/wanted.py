@@ -125,7 +125,7 @@ def _trust(wanted: Wanted) -> Iterator[Step]:
     if signers:
         # What a signer who goes has signed may go on serving (docs/adr/0018).
         former = {"moves_to": "/etc/edge-deploy/former_signers"} if wanted.is_exact else {}
-        yield {**_lines(SIGNERS, signers, on_other="keep"), **exact, **former}
+        yield {**_lines(SIGNERS, signers, on_other="widen"), **exact, **former}
     if keys:
         yield {**_lines(KEYS, keys, on_other="refuse"), **exact}
     if wanted.revoked is not None:

@@ -207,7 +207,7 @@ def test_a_fifo_in_the_place_of_a_file_is_refused_and_not_waited_for(site):
             "mode": 0o644,
             "owner": "root",
             "group": "root",
-            "on_other": "keep",
+            "on_other": "widen",
         },
         None,
     )

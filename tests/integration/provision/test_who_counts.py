@@ -99,6 +99,33 @@ def test_exactly_also_takes_a_right_away_that_a_line_gives_to_a_key_that_stays(s
     assert len(lines(site, SIGNERS)) == 1
 
 
+@pytest.mark.parametrize("was", ["plain", "of an older version"])
+def test_a_signer_who_is_to_sign_steps_back_and_resets_too_gets_that_right(site, person, people, was):
+    ana, _, _ = people
+    person(site, "all", keys=[public(ana)])
+    if was != "plain":
+        wider = lines(site, SIGNERS)[0].replace('release"', 'release,edge-release-downgrade"')
+        (site.root("d-00") / SIGNERS).write_text(f"{wider}\n")
+
+    for _ in range(2):
+        assert person(site, "all", "--downgrade-signer", public(ana), keys=[]).return_value == 0
+
+    assert len(lines(site, SIGNERS)) == 2
+    assert 'namespaces="edge-release,edge-release-downgrade,edge-device-reset"' in lines(site, SIGNERS)[1]
+
+
+@pytest.mark.parametrize("option", ["", 'namespaces="edge-*" '])
+def test_a_signer_whose_line_gives_the_right_already_keeps_that_line(site, person, people, option):
+    ana, _, _ = people
+    person(site, "all", keys=[public(ana)])
+    own = lines(site, SIGNERS)[0].replace('namespaces="edge-release" ', option)
+    (site.root("d-00") / SIGNERS).write_text(f"{own}\n")
+
+    assert person(site, "all", "--downgrade-signer", public(ana), keys=[]).return_value == 0
+
+    assert lines(site, SIGNERS) == [own]
+
+
 def test_the_key_that_this_machine_pushes_with_is_not_taken_away_unasked(site, person, people):
     ana, _, _ = people
     mine = str(site.directory / "d-00.pub")  # the IdentityFile that the ssh_config names for the device

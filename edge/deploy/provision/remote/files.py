@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import fnmatch
 import grp
 import hashlib
 import os
 import pwd
+import re
 import stat
 
 from edge.deploy.provision.remote.contents import empty, holds_files, open_file, put, read
@@ -222,7 +224,8 @@ class File(_OwnFile):
 class Lines(_OwnFile):
     """Lines in a file that may hold others' lines; `entries` pair a line with the key in it.
 
-    A key that is there in another line is somebody's decision: it stays (`on_other` "keep") or ends it ("refuse").
+    A key that is there in another line is somebody's decision: it stays, and what that line does not give is added
+    (`on_other` "widen"), or it ends this ("refuse").
     `is_exact`: all other lines go; into the file `moves_to`, where one is named, so that what they stood for is known.
     """
 
@@ -277,6 +280,8 @@ class Lines(_OwnFile):
                 missing.append(line)
             elif line not in same and self.values["on_other"] == "refuse":
                 raise Conflict(f"{self.path} lets the key {key[:16]}... in by another line; take that line away first")
+            elif not any(_gives(other, line) for other in same):
+                missing.append(line)
         return missing
 
     def _surplus(self, there: list[str]) -> list[str]:
@@ -285,6 +290,15 @@ class Lines(_OwnFile):
             return []
         wanted = [line for line, _ in self.values["entries"]]
         return [line for line in there if line.strip() and not line.lstrip().startswith("#") and line not in wanted]
+
+
+def _gives(other: str, line: str) -> bool:
+    """Return whether a line of allowed signers lets its key sign all that `line` does (ssh-keygen(1): patterns)."""
+    stated = [re.search(r'\bnamespaces="([^"]*)"', one) for one in (other, line)]
+    if stated[0] is None or stated[1] is None:
+        return stated[0] is None
+    patterns, wanted = (one[1].split(",") for one in stated if one)
+    return all(any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns) for name in wanted)
 
 
 def _lines(found: tuple[os.stat_result, bytes] | None) -> list[str]:

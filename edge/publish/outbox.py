@@ -164,6 +164,7 @@ class Outbox:
                     self._suspect = sent
                 self._return(sent)
             self._in_flight.clear()
+            self._age_returned()
             self._unsent = {topic: None for topic, latest in self._retained.items() if latest is not self._suspect}
 
     def end(self) -> int:
@@ -295,6 +296,21 @@ class Outbox:
             late = self._queue.popleft()
             self._replay.append(replay_of(late))
             self._queue_bytes += self._replay[-1].cost_bytes - late.cost_bytes
+
+    def _age_returned(self) -> None:
+        """Move what came back and is older than the latest of the late ones to its place among them."""
+        returned: list[Entry] = []
+        while self._replay and self._queue and self._queue[0].accepted_at_s < self._replay[-1].accepted_at_s:
+            if not self._queue[0].may_be_replayed:
+                break
+            self._queue_bytes -= self._queue[0].cost_bytes
+            returned.append(replay_of(self._queue.popleft()))
+            self._queue_bytes += returned[-1].cost_bytes
+        newer: list[Entry] = []
+        while returned and self._replay and self._replay[-1].accepted_at_s > returned[0].accepted_at_s:
+            newer.append(self._replay.pop())
+        self._late += len(returned)
+        self._replay.extend(sorted([*returned, *reversed(newer)], key=lambda entry: entry.accepted_at_s))
 
     def _evict(self) -> None:
         """Let the oldest go until an eighth of the bounds is free."""

@@ -74,7 +74,11 @@ def _noticed(mutants: list[Mutant], jobs: int, journal: Path) -> dict[str, str |
                 if "::" in (found.get(one.name) or ""):
                     workshop.remember(one.path, str(found[one.name]))
             workshops.put(workshop)
-        workshop.require_sound()
+        reach = workshop.learn()
+        for _ in range(jobs):
+            workshop = workshops.get()
+            workshop.teach(reach)
+            workshops.put(workshop)
         list(pool.map(look, [one for one in mutants if one.name not in found]))
     return found
 

@@ -1,4 +1,4 @@
-"""Which test notices a mutant: those that noticed others of its file first, then all of the device's, then pushes."""
+"""Which test notices a mutant: first those that noticed others of its file or run its line, then all others."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.mutations.mutants import Mutant
+from tests.mutations.reach import Reach, look
 
 ROOT = Path(__file__).parents[2]
 _DEVICE = ("tests/unit/device", "tests/unit/runtime", "tests/unit/bundle", "tests/contracts/test_files_contract.py")
 _PUSH = ("tests/integration/push", "tests/integration/transport")
 _DEADLINE_S = 900.0
 _FIRST = 12
+_ON_LINE = 120  # of those that run a line; the others come with the rest
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.M)
 
 
@@ -30,15 +33,23 @@ class Workshop:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
         self._noticed: dict[str, list[str]] = {}
+        self._reach: Reach = {}
         for shared in (".venv", ".cache", ".git"):
             if (ROOT / shared).exists():
                 (folder / shared).symlink_to(ROOT / shared)
 
-    def require_sound(self) -> None:
-        """Raise SystemExit if a test fails without any mutant: it would be taken for one that noticed."""
-        for stage in (_DEVICE, _PUSH):
-            if failed := self._first_sure_failure(stage):
+    def learn(self) -> Reach:
+        """Return who runs which line; SystemExit if a test fails without any mutant: it would be taken for a notice."""
+        with tempfile.TemporaryDirectory(prefix="edge-reach-") as data:
+            reach, told = look(self._folder, Path(data), (*_DEVICE, *_PUSH))
+        for failed in _FAILED.findall(told):
+            if self._first_failure((failed,)):
                 raise SystemExit(f"nothing is wrong yet, and this fails: {failed}")
+        return reach
+
+    def teach(self, reach: Reach) -> None:
+        """Have the tests that run a line be asked before the others."""
+        self._reach = reach
 
     def who_notices(self, mutant: Mutant) -> str | None:
         """Return the first test that fails, or what else tells; None if all pass."""
@@ -66,8 +77,11 @@ class Workshop:
     def _stages(self, mutant: Mutant) -> Iterator[tuple[str, ...]]:
         room, name = Path(mutant.path).parent.relative_to("edge"), Path(mutant.path).stem
         nearest = f"tests/unit/{room}/test_{name}.py"
-        if first := self._noticed.get(mutant.path):
+        on_line = self._reach.get(mutant.path, {}).get(mutant.line, ())
+        if first := [one for one in self._noticed.get(mutant.path, ()) if one in on_line or not on_line]:
             yield tuple(first[:_FIRST])
+        if on_line:
+            yield tuple(on_line[:_ON_LINE])
         if (self._folder / nearest).is_file():
             yield (nearest,)
         yield _DEVICE
@@ -102,6 +116,8 @@ class Workshop:
             return f"no end within {_DEADLINE_S:.0f} s"
         if child.returncode == 0:
             return None
+        if "ERROR: not found:" in told:
+            raise SystemExit(f"a test that was there is not there: {told}")
         failed = _FAILED.search(told)
         return failed[1] if failed else f"pytest ended with {child.returncode}: {told.splitlines()[-1:]}"
 

@@ -1,0 +1,81 @@
+"""Which tests run each line of the device's code: those are asked first whether they notice that it is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import coverage
+import pytest
+
+_SETTINGS = """[run]
+include = {folder}/edge/device/*,{folder}/edge/runtime/agent/*
+parallel = true
+data_file = {data}/coverage
+context = ${{PYTEST_CURRENT_TEST-}}
+patch = subprocess
+sigterm = true
+"""
+_SECONDS = "EDGE_MUTATIONS_SECONDS"
+
+Reach = Mapping[str, Mapping[int, Sequence[str]]]  # by path and line: tests, the quickest first
+
+
+def look(folder: Path, data: Path, tests: Sequence[str]) -> tuple[Reach, str]:
+    """Run the tests of a project in `folder` once; return whom each line meets, and what pytest said.
+
+    Args:
+        data: an empty folder for what is counted.
+    """
+    settings, seconds = data / "settings", data / "seconds.json"
+    settings.write_text(_SETTINGS.format(folder=folder, data=data), encoding="utf-8")
+    run = ["-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTHONPATH": str(folder), _SECONDS: str(seconds)}
+    done = subprocess.run(
+        [sys.executable, *run, "-p", "tests.mutations.reach", *tests],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    counted = coverage.Coverage(config_file=str(settings))
+    counted.combine([str(data)])
+    durations = json.loads(seconds.read_text())
+    found: dict[str, dict[int, list[str]]] = defaultdict(dict)
+    for file in counted.get_data().measured_files():
+        for line, contexts in counted.get_data().contexts_by_lineno(file).items():
+            names = {context.partition(" (")[0] for context in contexts} & durations.keys()
+            found[str(Path(file).relative_to(folder))][line] = sorted(names, key=durations.__getitem__)
+    return found, done.stdout
+
+
+class _Recorder:
+    """Within pytest: counts lines by test, and writes down how long each test takes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seconds: dict[str, float] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        if counting := coverage.Coverage.current():
+            counting.switch_context(nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        self._path.write_text(json.dumps(self._seconds))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take part in a run that `look` has started."""
+    if path := os.environ.get(_SECONDS):
+        config.pluginmanager.register(_Recorder(Path(path)))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 __all__ = ["Backoff"]
 
 FIRST_S = 0.5
-LONGEST_S = 10.0
+LONGEST_S = 3.0
 HEALTHY_S = 10.0
 REFUSED_S = 30.0
 JITTER = 0.2
@@ -18,6 +18,7 @@ class Backoff:
     """Doubles the wait with every failure, up to a limit.
 
     The limit is low: with 30 s, a camera whose server flapped stayed dark for half a minute after the server was back.
+    It can be: of a server that does not even answer, no connection is tried (`edge.media.probe`).
     Jitter keeps the cameras of one switch from coming back all at once.
     """
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from edge.errors import EdgeError, EndOfStream, SourceError
 from edge.media.backoff import Backoff
+from edge.media.probe import Watch
 from edge.media.tally import add_counts
 from edge.media.threads import join_or_remember
 from edge.protocols import FrameSource
@@ -29,6 +30,7 @@ _log = logging.getLogger(__name__)
 FIRST_FRAME_S = 8.0
 FILE_SILENCE_S = 10.0
 KEY_FRAME_S = 30.0  # of frames that are decoded and not clean; then a new connection may bring a key frame
+WATCH_S = 0.1  # how often a wait looks whether the camera has returned
 INSIDE = 8  # frames at most that a source has decoded and not given out yet
 TEARDOWN_S = 5.0
 
@@ -65,6 +67,8 @@ class Camera:
         is_endless: False for files also when they are played at their own pace.
         stall_s: a live stream without a frame for so long is taken down.
         first_frame_s: the same for the first frame of a connection.
+        watch: begins to watch for the return of a camera that was lost; its argument tells whether it has refused us.
+            A camera that is known to be away is not connected to, and one that has returned is at once.
         on_status: called with every change of state or reason, by the reading thread; must return at once. A stream
             that is down stays down until frames arrive again, however often it is tried meanwhile. `close` changes no
             state: who closes knows why.
@@ -80,6 +84,7 @@ class Camera:
         stall_s: float,
         first_frame_s: float = FIRST_FRAME_S,
         backoff: Backoff | None = None,
+        watch: Callable[[bool], Watch] | None = None,
         on_status: Callable[[StreamStatus], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -90,6 +95,8 @@ class Camera:
         self._stall_s = stall_s
         self._first_frame_s = max(first_frame_s, stall_s)
         self._backoff = backoff or Backoff()
+        self._begin_watch = watch
+        self._watch: Watch | None = None
         self._on_status = on_status
         self._clock = clock
         self._lock = threading.RLock()
@@ -126,6 +133,12 @@ class Camera:
     def due_in_s(self) -> float:
         """How long until the next attempt, in a backoff; otherwise until a stream without frames counts as stalled."""
         return max(0.0, self._due - self._clock())
+
+    @property
+    def is_known_away(self) -> bool:
+        """Whether it is waited for and nothing answers, so that no connection is tried."""
+        watch = self._watch
+        return watch is not None and watch.is_known_away
 
     @property
     def reconnects(self) -> int:
@@ -166,14 +179,15 @@ class Camera:
         """Stop; wakes a `read` that waits in another thread, also out of a backoff."""
         self._closing.set()
         with self._lock:
+            self._stop_watch()
             self._drop_source()
             self._phase = Phase.CLOSED
 
     def _step(self, left_s: float) -> Frame | None:
         """Do what the phase asks for, for at most `left_s`."""
         if self._phase is Phase.BACKOFF:
-            self._closing.wait(min(left_s, max(0.0, self._due - self._clock())))
-            if self._clock() >= self._due and not self._closing.is_set():
+            self._closing.wait(min(left_s, WATCH_S) if self._watch else min(left_s, self.due_in_s))
+            if self._is_due() and not self._closing.is_set():
                 self._reconnects += 1
                 self._connect()
             return None
@@ -193,6 +207,18 @@ class Camera:
             problem = f"no frame for {self._patience_s():g} s"
             self._fail(SourceError(problem, is_permanent=not self._is_endless))
         return None
+
+    def _is_due(self) -> bool:
+        """Whether to connect again now."""
+        watch = self._watch
+        if watch is None:
+            return self._clock() >= self._due
+        return watch.has_returned or (self._clock() >= self._due and not watch.is_away)
+
+    def _stop_watch(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.stop()
 
     def _left_s(self) -> float:
         """How long a source may go on to give no frame."""
@@ -220,6 +246,7 @@ class Camera:
 
     def _connect(self) -> None:
         self._phase = Phase.CONNECTING
+        self._stop_watch()
         self._silent_s, self._decoded_in_silence = 0.0, 0
         self._due = self._clock() + self._first_frame_s
         source = self._make_source()
@@ -267,6 +294,9 @@ class Camera:
         is_refused = not isinstance(error, SourceError) or error.is_permanent
         self._due = self._clock() + self._backoff.delay_s(streamed_s=streamed_s, is_refused=is_refused)
         self._phase = Phase.BACKOFF
+        with self._lock:
+            if self._begin_watch is not None and not self._closing.is_set():
+                self._watch = self._begin_watch(is_refused)
         self._report(StreamState.DOWN, error.problem)
 
     def _drop_source(self) -> None:

@@ -14,6 +14,8 @@ from edge.media.ffmpeg.source import PyavSource
 from edge.media.gstreamer import binding as gst
 from edge.media.gstreamer.build import NVMM_FACTORIES, SOFTWARE_FACTORIES, check_static_elements
 from edge.media.gstreamer.source import GstSource
+from edge.media.login import Login
+from edge.media.probe import Watch, is_there
 from edge.media.rate import RateLimitedSource
 from edge.protocols import FrameSource
 from edge.types import Preprocess, StreamId
@@ -30,7 +32,7 @@ def make_source(
     *,
     preprocess: Preprocess,
     base_dir: Path,
-    credential: tuple[str, str] | None = None,
+    credential: Callable[[], tuple[str, str] | None] = lambda: None,
     on_status: Callable[[StreamStatus], None] | None = None,
 ) -> FrameSource:
     """Return the source of a stream, with reconnection and `max_fps`; it is not open yet.
@@ -39,14 +41,15 @@ def make_source(
         stream: of the pipeline file.
         preprocess: decides the fitted size of the frames.
         base_dir: folder of the pipeline file, which relative paths are relative to.
-        credential: user and password of the camera.
+        credential: gives user and password of the camera; asked now, and for every connection.
         on_status: told about every change of state; see `Camera`.
 
     Raises:
-        ConfigError: if the address cannot be used, or not with the decoder that was asked for.
+        ConfigError: if the address cannot be used, or not with the decoder that was asked for, or the credential.
         MissingDependencyError: if nothing is installed that could read it.
     """
-    address = parse_address(stream.uri, base_dir=base_dir, credential=credential)
+    login = Login(stream.id, credential)
+    address = parse_address(stream.uri, base_dir=base_dir, credential=login.current())
     decoder = choose_decoder(stream, address)
     # Here and now: the threads that open their streams later would all do it at once, and report what is missing late.
     if decoder == "pyav":
@@ -55,9 +58,13 @@ def make_source(
         check_static_elements(stream, address, is_nvmm=decoder == "nvmm")
 
     def make() -> FrameSource:
+        current = parse_address(stream.uri, base_dir=base_dir, credential=login.current())
         if decoder == "pyav":
-            return PyavSource(stream, address, preprocess=preprocess)
-        return GstSource(stream, address, preprocess=preprocess, is_nvmm=decoder == "nvmm")
+            return PyavSource(stream, current, preprocess=preprocess)
+        return GstSource(stream, current, preprocess=preprocess, is_nvmm=decoder == "nvmm")
+
+    def watch(is_refused: bool) -> Watch:
+        return Watch(lambda: is_there(address, was_unknown=is_refused), name=stream.id, is_renewed=login.is_renewed)
 
     camera = Camera(
         StreamId(stream.id),
@@ -66,6 +73,7 @@ def make_source(
         is_endless=not address.is_file_like,
         stall_s=stream.stall_s,
         first_frame_s=_KEYFRAME_S if decoder == "nvmm" else _FIRST_FRAME_S,
+        watch=None if address.is_file_like else watch,
         on_status=on_status,
     )
     return camera if stream.max_fps is None else RateLimitedSource(camera, stream.max_fps)

@@ -64,10 +64,15 @@ class RtspServer:
     def url(self, path: str) -> str:
         return f"rtsp://{self._host}:{self.port}{path}"
 
-    def start(self) -> None:
+    def start(self, others: dict[str, RtspMount] | None = None) -> None:
+        """Begin to serve; `others` take the place of what was served before."""
+        self._mounts = self._mounts if others is None else others
         mounts = json.dumps({path: asdict(mount) for path, mount in self._mounts.items()})
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__)), self._host, str(self.port), mounts], stdout=subprocess.PIPE, text=True
+            [sys.executable, str(Path(__file__)), self._host, str(self.port), mounts],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline().strip() == "ready"
@@ -77,9 +82,18 @@ class RtspServer:
             return
         self._process.kill()
         self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
         self._process = None
+
+    def mount(self, path: str, mount: RtspMount) -> None:
+        """Serve another path, from now on."""
+        self._mounts = {**self._mounts, path: mount}
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({path: asdict(mount)}) + "\n")
+        self._process.stdin.flush()
 
     def freeze(self) -> None:
         assert self._process is not None
@@ -127,21 +141,33 @@ def _serve(host: str, port: str, mounts: dict[str, dict]) -> None:
     server = GstRtspServer.RTSPServer()
     server.set_address(host)
     server.set_service(port)
+    _mount_all(GstRtspServer, server, mounts)
+    server.attach(None)
+    print("ready", flush=True)
+
+    def on_line(channel, _condition) -> bool:
+        line = channel.readline()
+        if line:
+            _mount_all(GstRtspServer, server, json.loads(line))
+        return bool(line)
+
+    GLib.io_add_watch(sys.stdin, GLib.PRIORITY_DEFAULT, GLib.IOCondition.IN | GLib.IOCondition.HUP, on_line)
+    GLib.MainLoop().run()
+
+
+def _mount_all(rtsp, server, mounts: dict[str, dict]) -> None:
     auth = None
     for path, mount in mounts.items():
-        factory = GstRtspServer.RTSPMediaFactory()
+        factory = rtsp.RTSPMediaFactory()
         factory.set_launch(f"( {_CHAINS[mount['codec']]} )")
         factory.set_shared(True)
         factory.connect("media-configure", _feed, mount["clip"], mount["loses"])
         if mount["login"]:
-            auth = auth or GstRtspServer.RTSPAuth()
-            _protect(GstRtspServer, auth, factory, *mount["login"])
+            auth = auth or rtsp.RTSPAuth()
+            _protect(rtsp, auth, factory, *mount["login"])
         server.get_mount_points().add_factory(path, factory)
     if auth is not None:
         server.set_auth(auth)
-    server.attach(None)
-    print("ready", flush=True)
-    GLib.MainLoop().run()
 
 
 def _feed(_factory, media, clip: str, loses: list[int]) -> None:

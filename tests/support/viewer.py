@@ -19,14 +19,14 @@ __all__ = ["Viewer", "assert_balances"]
 class Viewer:
     """Reads one stream in a thread of its own, as the runtime does."""
 
-    def __init__(self, uri: str, *, credential: tuple[str, str] | None = None, **more) -> None:
+    def __init__(self, uri: str, *, credential: tuple[str, str] | None = None, read_credential=None, **more) -> None:
         self.statuses: list[StreamStatus] = []
         config = StreamConfig(id="east", uri=uri, **{"latency_ms": 50, **more})
         self.source = make_source(
             config,
             preprocess=CANVAS,
             base_dir=Path("/"),
-            credential=credential,
+            credential=read_credential or (lambda: credential),
             on_status=self.statuses.append,
         )
         self.headers: list = []

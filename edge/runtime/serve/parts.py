@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -116,7 +117,7 @@ def _sources(pipeline: Pipeline, spec: ModelSpec, states: StreamStates) -> Seque
             stream,
             preprocess=spec.preprocess,
             base_dir=pipeline.path.parent,
-            credential=_user_and_password(stream.credential),
+            credential=functools.partial(_user_and_password, stream.credential),
             on_status=states.change,
         )
         for stream in pipeline.config.streams

@@ -13,15 +13,15 @@ def delays(backoff: Backoff, count: int) -> list[float]:
     return [backoff.delay_s(streamed_s=0.0, is_refused=False) for _ in range(count)]
 
 
-def test_wait_doubles_up_to_ten_seconds():
-    assert delays(Backoff(middle), 7) == [0.5, 1, 2, 4, 8, 10, 10]
+def test_wait_doubles_up_to_three_seconds():
+    assert delays(Backoff(middle), 5) == [0.5, 1, 2, 3, 3]
 
 
 def test_ten_healthy_seconds_begin_anew():
     backoff = Backoff(middle)
     delays(backoff, 5)
 
-    assert backoff.delay_s(streamed_s=9.9, is_refused=False) == 10
+    assert backoff.delay_s(streamed_s=9.9, is_refused=False) == 3
     assert backoff.delay_s(streamed_s=10.0, is_refused=False) == 0.5
 
 

@@ -1,0 +1,95 @@
+"""Asks a camera that is away whether it is back, at the price of a packet: the connection itself is tried rarely.
+
+A server that answers is not yet one that delivers, so its answer only brings the next attempt forward.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from edge.media.address import Address
+
+__all__ = ["Watch", "is_there"]
+
+EVERY_S = 1.0
+_ANSWER_S = 1.0
+_PORTS = {"rtsp": 554, "rtsps": 322, "http": 80, "https": 443}
+_STATUS = re.compile(rb"RTSP/1\.\d (\d{3})")
+_UNKNOWN = ("404", "454", "503")  # the server is there, the stream is not
+
+
+def is_there(address: Address, *, was_unknown: bool = False) -> bool | None:
+    """Return whether a connection is worth trying; None where only a connection can tell. Takes two seconds at most,
+    and as long as the system takes to look up a name.
+
+    Args:
+        address: of the stream. User and password are never sent: an attempt counts where accounts get locked.
+        was_unknown: the server answered last time that it does not have this stream: then it is asked for it.
+    """
+    if address.scheme == "v4l2":
+        return Path(address.location).exists()
+    if address.scheme not in _PORTS:
+        return None
+    parts = urlsplit(address.location)
+    try:
+        with socket.create_connection((parts.hostname or "", parts.port or _PORTS[address.scheme]), _ANSWER_S) as link:
+            return address.scheme != "rtsp" or _answers(
+                link, address.location, "DESCRIBE" if was_unknown else "OPTIONS"
+            )
+    except (OSError, ValueError):  # a name that nobody knows, or that cannot be one
+        return False
+
+
+def _answers(link: socket.socket, location: str, method: str) -> bool:
+    link.settimeout(_ANSWER_S)
+    link.sendall(f"{method} {location} RTSP/1.0\r\nCSeq: 1\r\nUser-Agent: edge-deploy\r\n\r\n".encode())
+    status = _STATUS.match(link.recv(64))
+    return status is not None and not (method == "DESCRIBE" and status[1].decode() in _UNKNOWN)
+
+
+class Watch:
+    """Asks again and again in a thread of its own, because looking up a name may take long.
+
+    Args:
+        look: says whether it is there; None: nobody can tell.
+        is_renewed: says whether there is another reason to try at once, such as a new password.
+
+    Attributes:
+        is_away: nothing has answered yet, or not the last time: there is no use in trying.
+        is_known_away: the latter.
+        has_returned: it was away and is there again, or something is new.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], bool | None],
+        *,
+        name: str,
+        is_renewed: Callable[[], bool] = lambda: False,
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._look = look
+        self._is_renewed = is_renewed
+        self._every_s = every_s
+        self._stop = threading.Event()
+        self.is_away = True
+        self.is_known_away = False
+        self.has_returned = False
+        threading.Thread(target=self._run, name=f"probe {name}", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ask no more; the thread ends by itself, at the latest after the answer that it waits for."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            is_there = self._look()
+            has_come = is_there is True and self.is_known_away
+            self.has_returned = self.has_returned or has_come or self._is_renewed()
+            self.is_away = self.is_known_away = is_there is False
+            self._stop.wait(self._every_s)

@@ -13,6 +13,7 @@ import msgspec
 from edge.config.convert import convert, split_location
 from edge.config.document import Document, Location, read_document
 from edge.config.schema import MqttConfig, PipelineConfig, StreamConfig
+from edge.config.tracking import tracking_contradictions
 from edge.config.uris import is_fixed, local_path
 from edge.errors import ConfigError
 
@@ -91,6 +92,7 @@ def _contradictions(pipeline: Pipeline, *, is_for_here: bool) -> Iterator[tuple[
             first = seen[stream.id]
             yield ("streams", index, "id"), f"{stream.id!r} is already streams[{first}]; give each stream its own id"
         seen[stream.id] = index
+        yield from tracking_contradictions(index, stream)
         yield from _stream_contradictions(
             pipeline, index, stream, may_be_absent=not is_for_here and is_fixed(stream.uri)
         )

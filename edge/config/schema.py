@@ -9,12 +9,16 @@ import msgspec
 __all__ = [
     "BatchConfig",
     "HttpConfig",
+    "LineConfig",
     "ModelConfig",
     "MqttConfig",
     "PipelineConfig",
+    "PlaceConfig",
     "PublishConfig",
     "StreamConfig",
     "TlsConfig",
+    "TrackingConfig",
+    "ZoneConfig",
 ]
 
 # Every number has an upper bound, so that infinity, which YAML can write, is refused where it stands.
@@ -25,6 +29,8 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 TopicLevel = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9-]{1,32}(?!\n)$")]
 Host = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9._-]+|[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)(?!\n)$")]
 InputSize = Annotated[list[Annotated[int, msgspec.Meta(ge=32, le=8192)]], msgspec.Meta(min_length=2, max_length=2)]
+Point = Annotated[list[Share], msgspec.Meta(min_length=2, max_length=2)]
+Labels = Annotated[list[str], msgspec.Meta(min_length=1)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
@@ -59,6 +65,38 @@ class BatchConfig(_Strict, frozen=True, kw_only=True):
     max_wait_ms: Annotated[float, msgspec.Meta(ge=0, le=60_000)] = 20
 
 
+class PlaceConfig(_Strict, frozen=True, kw_only=True):
+    """Somewhere on the picture, for objects of some classes; null: of all."""
+
+    id: TopicLevel
+    classes: Labels | None = None
+
+
+class ZoneConfig(PlaceConfig, frozen=True, kw_only=True):
+    """A part of the picture, by its corners in order; nobody stays too long where `dwell_s` is null."""
+
+    polygon: Annotated[list[Point], msgspec.Meta(min_length=3, max_length=64)]
+    dwell_s: Seconds | None = None
+
+
+class LineConfig(PlaceConfig, frozen=True, kw_only=True):
+    """A line to be crossed; forward is from its left to its right, for who goes from `start` to `end`."""
+
+    start: Point
+    end: Point
+
+
+class TrackingConfig(_Strict, frozen=True, kw_only=True):
+    """Objects are followed over frames, and make events at zones and lines."""
+
+    zones: Annotated[list[ZoneConfig], msgspec.Meta(max_length=64)] = []
+    lines: Annotated[list[LineConfig], msgspec.Meta(max_length=64)] = []
+    anchor: Literal["bottom", "centre"] = "bottom"
+    settle_s: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0.3
+    lost_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 1.0
+    start_score: Share = 0.5
+
+
 class StreamConfig(_Strict, frozen=True, kw_only=True):
     """One camera or file. `realtime` plays a file at its own pace, as a camera would deliver it."""
 
@@ -66,12 +104,13 @@ class StreamConfig(_Strict, frozen=True, kw_only=True):
     uri: str
     credential: str | None = None
     max_fps: Rate | None = None
-    classes: Annotated[list[str], msgspec.Meta(min_length=1)] | None = None
+    classes: Labels | None = None
     loop: bool = False
     realtime: bool = False
     decoder: Literal["auto", "software", "nvmm", "pyav"] = "auto"
     latency_ms: Annotated[int, msgspec.Meta(ge=0, le=60_000)] = 200
     stall_s: Seconds = 3.0
+    tracking: TrackingConfig | None = None
 
 
 class TlsConfig(_Strict, frozen=True, kw_only=True):

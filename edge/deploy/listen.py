@@ -15,12 +15,14 @@ from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.deadline import NEVER, Deadline
 from edge.errors import ConfigError
-from edge.publish.ledger import Account, AccountKey, Ledger
+from edge.publish.ledger import Account, AccountKey, Ledger, NumberedMessage, account_key
 from edge.publish.messages import (
     DeployMessage,
     DetectionsMessage,
+    EventMessage,
     GapMessage,
     InfoMessage,
+    OccupancyMessage,
     StateMessage,
     StreamStateMessage,
     WireMessage,
@@ -101,9 +103,17 @@ def line_from_message(message: WireMessage) -> str:
             more = len(message.detections) - _MAX_SHOWN
             found = (objects or "nothing") + (f" and {more} more" if more > 0 else "")
             return f"{_clock(message.captured_at)} {message.device}/{message.stream} #{message.seq} {found}"
+        case EventMessage():
+            where = f"{message.device}/{message.stream}"
+            return f"{_clock(message.captured_at)} {where} event #{message.seq} {_did(message)}"
+        case OccupancyMessage():
+            counts = ", ".join(f"{name} {sum(by_label.values())}" for name, by_label in message.zones.items())
+            where = f"; zones: {counts}" if counts else ""
+            return f"{message.device}/{message.stream} {message.state}, {_counted(message.objects)}{where}"
         case GapMessage():
             numbers = f"#{message.from_} to #{message.to}" if message.to is not None else f"from #{message.from_} on"
-            return f"{message.device}/{message.stream} lost {numbers}: {message.reason}"
+            what = "lost events" if message.of == "events" else "lost"
+            return f"{message.device}/{message.stream} {what} {numbers}: {message.reason}"
         case StreamStateMessage():
             return f"{message.device}/{message.stream} {message.state}{_because(message.reason)}"
         case StateMessage():
@@ -166,9 +176,9 @@ def _json_line(value: object) -> str:
 
 def _enter(message: WireMessage | None, ledger: Ledger) -> dict[str, object] | None:
     """Return what is missing or declared now in the account of a message, if it changed that."""
-    if not isinstance(message, DetectionsMessage | GapMessage):
+    if not isinstance(message, NumberedMessage):
         return None
-    key = AccountKey(message.device, message.stream, message.epoch)
+    key = account_key(message)
     account = ledger.accounts.get(key)
     before = (0, 0) if account is None else (account.missing.total, account.declared.total)
     account = ledger.enter(message)
@@ -182,6 +192,7 @@ def _account_facts(key: AccountKey, account: Account) -> dict[str, object]:
         "device": key.device,
         "stream": key.stream,
         "epoch": key.epoch,
+        "of": key.of,
         "first": account.first,
         "highest": account.highest,
         "received": account.received,
@@ -192,7 +203,8 @@ def _account_facts(key: AccountKey, account: Account) -> dict[str, object]:
 
 
 def _change_line(facts: dict[str, object]) -> str:
-    return f"{facts['device']}/{facts['stream']} missing {facts['missing']}, declared lost {facts['declared']}"
+    whose = f"{facts['device']}/{facts['stream']}{' events' if facts['of'] == 'events' else ''}"
+    return f"{whose} missing {facts['missing']}, declared lost {facts['declared']}"
 
 
 def _report(ledger: Ledger, out: TextIO, *, is_json: bool) -> None:
@@ -206,6 +218,19 @@ def _report(ledger: Ledger, out: TextIO, *, is_json: bool) -> None:
             f"{key}: #{account.first} to #{account.highest}, received {account.received}, "
             f"duplicates {account.duplicates}, declared lost {account.declared.total}, missing {account.missing.total}",
         )
+
+
+def _did(event: EventMessage) -> str:
+    """Return e.g. `car 57 cross gate forward`, `person 8 vanish yard after 4.2 s (lost)`."""
+    place = event.line if event.line is not None else event.zone
+    way = "" if event.direction is None else f" {event.direction}"
+    after = "" if event.duration_s is None else f" after {event.duration_s:.1f} s"
+    who = event.label or f"class {event.class_id}"
+    return f"{who} {event.track_id} {event.kind} {place}{way}{after}{_because(event.reason)}"
+
+
+def _counted(by_label: dict[str, int]) -> str:
+    return ", ".join(f"{label} {count}" for label, count in by_label.items()) or "nobody"
 
 
 def _object(label: str | None, class_id: int, score: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edge.publish.messages import AgesMs, Clock, DetectedObject, DetectionsMessage, ModelInfo
 from edge.types import Detections, FrameResult, StageTimes
@@ -72,7 +73,7 @@ def detections_message(
         age_ms=_ages(result.times),
         model=model,
         size=[header.source_size.width, header.source_size.height],
-        detections=_objects(result.detections, labels),
+        detections=_objects(result.detections, labels, result.track_id),
     )
 
 
@@ -86,7 +87,7 @@ def _ages(times: StageTimes) -> AgesMs:
     )
 
 
-def _objects(found: Detections, labels: Sequence[str]) -> list[DetectedObject]:
+def _objects(found: Detections, labels: Sequence[str], track_id: NDArray[np.int64] | None) -> list[DetectedObject]:
     """Return plain values; rounding happens in float64, or 233.4 would be written as 233.39999389648438."""
     if not len(found):
         return []
@@ -95,7 +96,8 @@ def _objects(found: Detections, labels: Sequence[str]) -> list[DetectedObject]:
     boxes = np.round(xywh, 1).tolist()
     scores = np.round(found.score.astype(np.float64), 3).tolist()
     known = len(labels)
+    numbers = [0] * len(found) if track_id is None else track_id.tolist()
     return [
-        DetectedObject(class_id, labels[class_id] if class_id < known else None, score, bbox)
-        for class_id, score, bbox in zip(found.class_id.tolist(), scores, boxes, strict=True)
+        DetectedObject(class_id, labels[class_id] if class_id < known else None, score, bbox, number or None)
+        for class_id, score, bbox, number in zip(found.class_id.tolist(), scores, boxes, numbers, strict=True)
     ]

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, replace
 
 from edge.protocols import Message
 from edge.publish.frame import FrameMessage
-from edge.publish.messages import DetectionsMessage, GapMessage, GapReason, WireMessage, replayed_payload
+from edge.publish.messages import (
+    DetectionsMessage,
+    EventMessage,
+    GapMessage,
+    GapReason,
+    NumberedKind,
+    WireMessage,
+    replayed_payload,
+)
 
 __all__ = ["Entry", "GapRun", "Number", "entry_from_message", "replay_of"]
 
@@ -25,6 +33,7 @@ class Number:
     epoch: int
     seq: int
     captured_at: str
+    of: NumberedKind = "detections"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +84,8 @@ def entry_from_message(message: Message) -> Entry:
     number = None
     if isinstance(message, DetectionsMessage):
         number = Number(message.stream, message.epoch, message.seq, message.captured_at)
+    elif isinstance(message, EventMessage):
+        number = Number(message.stream, message.epoch, message.seq, message.captured_at, of="events")
     return Entry(
         topic=message.topic,
         encode=lambda: payload,
@@ -101,7 +112,7 @@ def replay_of(entry: Entry) -> Entry:
 
 @dataclass(slots=True)
 class GapRun:
-    """Neighbouring numbers of one stream that were let go for one reason; grows until it is sent."""
+    """Neighbouring numbers of one kind and stream that were let go for one reason; grows until it is sent."""
 
     reason: GapReason
     first: Number
@@ -134,4 +145,5 @@ class GapRun:
             first_at=self.first.captured_at,
             last_at=self.last.captured_at,
             exact=self.is_exact,
+            of=self.first.of,
         )

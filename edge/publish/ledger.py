@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from edge.publish.messages import DetectionsMessage, GapMessage
+from edge.publish.messages import DetectionsMessage, EventMessage, GapMessage, NumberedKind
 from edge.publish.ranges import Ranges
 
-__all__ = ["Account", "AccountKey", "Ledger"]
+__all__ = ["Account", "AccountKey", "Ledger", "NumberedMessage", "account_key"]
+
+NumberedMessage: TypeAlias = DetectionsMessage | EventMessage | GapMessage
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -17,9 +20,10 @@ class AccountKey:
     device: str
     stream: str
     epoch: int
+    of: NumberedKind = "detections"
 
     def __str__(self) -> str:
-        return f"{self.device}/{self.stream} epoch {self.epoch}"
+        return f"{self.device}/{self.stream}{' events' if self.of == 'events' else ''} epoch {self.epoch}"
 
 
 @dataclass(slots=True)
@@ -60,7 +64,7 @@ class Account:
 
 
 class Ledger:
-    """Accounts by (device, stream, epoch). What came before the first message that was seen is not missed."""
+    """Accounts by (device, stream, epoch), of detections and of events. What came before the first is not missed."""
 
     def __init__(self) -> None:
         self.accounts: dict[AccountKey, Account] = {}
@@ -70,13 +74,26 @@ class Ledger:
         """Numbers that neither came nor were declared."""
         return sum(account.missing.total for account in self.accounts.values())
 
-    def enter(self, message: DetectionsMessage | GapMessage) -> Account:
+    def enter(self, message: NumberedMessage) -> Account:
         """Enter a message and return the account that it belongs to."""
-        key = AccountKey(message.device, message.stream, message.epoch)
-        first = message.seq if isinstance(message, DetectionsMessage) else message.from_
-        account = self.accounts.setdefault(key, Account(first))
-        if isinstance(message, DetectionsMessage):
+        key = account_key(message)
+        if not isinstance(message, GapMessage):
+            account = self.accounts.setdefault(key, Account(message.seq))
             account.receive(message.seq)
-        elif message.to is not None:
+            return account
+        account = self.accounts.setdefault(key, Account(message.from_))
+        if message.to is not None:
             account.declare(message.from_, message.to)
         return account
+
+
+def account_key(message: NumberedMessage) -> AccountKey:
+    """Return which account a message belongs to."""
+    match message:
+        case GapMessage():
+            of = message.of
+        case EventMessage():
+            of = "events"
+        case DetectionsMessage():
+            of = "detections"
+    return AccountKey(message.device, message.stream, message.epoch, of)

@@ -21,7 +21,7 @@ class Losses:
         self._device = device
         self._records: deque[Entry] = deque()  # made already: they were sent, and came back
         self._runs: deque[GapRun] = deque()
-        self._open_runs: dict[str, GapRun] = {}
+        self._open_runs: dict[tuple[str, str], GapRun] = {}
 
     def __len__(self) -> int:
         return len(self._records) + len(self._runs)
@@ -35,13 +35,13 @@ class Losses:
         """Declare the number of `entry`; return whether that makes one more record."""
         number, is_exact = entry.number, not entry.was_sent
         assert number is not None
-        run = self._open_runs.get(number.stream)
+        run = self._open_runs.get((number.stream, number.of))
         is_few = len(self._runs) < _MAX_RUNS
         if run is not None and run.takes(number, reason, is_exact=is_exact, is_contiguous_only=is_few):
             return False
         run = GapRun(reason, number, number, is_exact=is_exact)
         self._runs.append(run)
-        self._open_runs[number.stream] = run
+        self._open_runs[number.stream, number.of] = run
         return True
 
     def take(self) -> Entry | None:
@@ -51,8 +51,9 @@ class Losses:
         if not self._runs:
             return None
         run = self._runs.popleft()
-        if self._open_runs.get(run.first.stream) is run:
-            del self._open_runs[run.first.stream]
+        key = run.first.stream, run.first.of
+        if self._open_runs.get(key) is run:
+            del self._open_runs[key]
         return entry_from_message(run.message(self._device))
 
     def put_back(self, entry: Entry) -> None:

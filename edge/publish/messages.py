@@ -21,10 +21,14 @@ __all__ = [
     "DetectionsMessage",
     "DeviceState",
     "EngineInfo",
+    "EventMessage",
     "GapMessage",
     "GapReason",
     "InfoMessage",
+    "LineCounts",
     "ModelInfo",
+    "NumberedKind",
+    "OccupancyMessage",
     "StateMessage",
     "StreamStateMessage",
     "WireMessage",
@@ -37,6 +41,7 @@ Number = Annotated[int, msgspec.Meta(ge=1)]
 Instant = Annotated[str, msgspec.Meta(description="RFC 3339, UTC, microseconds, e.g. 2026-11-20T10:15:02.113402Z")]
 DeviceState = Literal["online", "degraded", "stopping", "offline"]
 DeployResult = Literal["committed", "rolled-back", "failed"]
+NumberedKind = Literal["detections", "events"]
 GapReason = Literal["spool-bytes", "spool-age", "oversize", "refused", "closed", "power-loss", "spool-corrupt"]
 
 LIVE_EXPIRY_S = 30
@@ -101,12 +106,17 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DetectedObject(msgspec.Struct, frozen=True):
-    """One detection; `bbox` is COCO's [x, y, width, height] in pixels of the source frame, 1 decimal."""
+    """One detection; `bbox` is COCO's [x, y, width, height] in pixels of the source frame, 1 decimal.
+
+    `track_id` is the number of the object, the same in all frames that show it; no other object of the stream and epoch
+    gets it. Null where it is not followed, or not yet.
+    """
 
     class_id: Count
     label: str | None
     score: Annotated[float, msgspec.Meta(ge=0, le=1)]
     bbox: Annotated[list[float], msgspec.Meta(min_length=4, max_length=4)]
+    track_id: Number | None = None
 
 
 class DetectionsMessage(WireMessage, frozen=True, kw_only=True):
@@ -151,8 +161,78 @@ def replayed_payload(payload: bytes) -> bytes:
     return payload.removesuffix(b"false}") + b"true}"
 
 
+class EventMessage(WireMessage, frozen=True, kw_only=True):
+    """What one object did; (device, epoch, stream, seq) is its identity, with numbers of its own, from 1 without holes.
+
+    `enter`, `leave`: over the border of a zone. `appear`, `vanish`: first, last seen inside of one. `dwell`: stayed
+    for the zone's `dwell_s`. `cross`: over a line, `forward` from its left to its right. `frame` to `bbox` are of the
+    frame in which it took place. `reason` says why an object that vanished is not followed any more.
+    """
+
+    schema: Literal["edge.event/1"] = "edge.event/1"
+    stream: TopicLevel
+    epoch: Number
+    seq: Number
+    kind: Literal["enter", "appear", "leave", "vanish", "dwell", "cross"]
+    zone: TopicLevel | None
+    line: TopicLevel | None
+    direction: Literal["forward", "backward"] | None
+    duration_s: float | None
+    reason: Literal["lost", "interrupted", "changed", "stopped"] | None
+    track_id: Number
+    class_id: Count
+    label: str | None
+    score: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    frame: Count
+    pts_us: int
+    captured_at: Instant
+    clock: Clock
+    model: ModelInfo
+    size: Annotated[list[Number], msgspec.Meta(min_length=2, max_length=2, description="[width, height] of the frame")]
+    bbox: Annotated[list[float], msgspec.Meta(min_length=4, max_length=4)]
+
+    @property
+    def topic(self) -> str:
+        """Topic below the device's own level."""
+        return f"streams/{self.stream}/events"
+
+    @property
+    def is_retained(self) -> bool:
+        """Something that happened is news once."""
+        return False
+
+
+class LineCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many have crossed a line since the start of the service, by label."""
+
+    forward: dict[str, Count]
+    backward: dict[str, Count]
+
+
+class OccupancyMessage(WireMessage, frozen=True, kw_only=True):
+    """How many are followed in a stream now (`objects`), are in each zone, and have crossed each line, by label.
+
+    A label that is not there counts 0. `interrupted`: the camera gives no frames, so nobody is followed; `stopped`: the
+    service has ended. Neither says that somebody left.
+    """
+
+    schema: Literal["edge.occupancy/1"] = "edge.occupancy/1"
+    stream: TopicLevel
+    epoch: Number
+    state: Literal["following", "interrupted", "stopped"]
+    since: Instant
+    objects: dict[str, Count]
+    zones: dict[str, dict[str, Count]]
+    lines: dict[str, LineCounts]
+
+    @property
+    def topic(self) -> str:
+        """Topic below the device's own level."""
+        return f"streams/{self.stream}/occupancy"
+
+
 class GapMessage(WireMessage, frozen=True, kw_only=True):
-    """Numbers that will never be sent: `from` to `to` of one stream and epoch.
+    """Numbers that will never be sent: `from` to `to` of one stream and epoch; of its detections, or of its events.
 
     With `exact` false some numbers of the range may have been delivered.
     """
@@ -167,6 +247,7 @@ class GapMessage(WireMessage, frozen=True, kw_only=True):
     first_at: Instant | None = None
     last_at: Instant | None = None
     exact: bool = True
+    of: NumberedKind = "detections"
 
     @property
     def topic(self) -> str:
@@ -278,8 +359,10 @@ class DeployMessage(WireMessage, frozen=True, kw_only=True):
 MESSAGE_TYPES: dict[str, type[WireMessage]] = {
     "edge.deploy/1": DeployMessage,
     "edge.detections/1": DetectionsMessage,
+    "edge.event/1": EventMessage,
     "edge.gap/1": GapMessage,
     "edge.info/1": InfoMessage,
+    "edge.occupancy/1": OccupancyMessage,
     "edge.state/1": StateMessage,
     "edge.stream-state/1": StreamStateMessage,
 }

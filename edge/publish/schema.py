@@ -18,12 +18,14 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TOPICS = {
     "edge.deploy/1": "deploy",
     "edge.detections/1": "streams/{stream}/detections",
+    "edge.event/1": "streams/{stream}/events",
     "edge.gap/1": "gaps",
     "edge.info/1": "info",
+    "edge.occupancy/1": "streams/{stream}/occupancy",
     "edge.state/1": "state",
     "edge.stream-state/1": "streams/{stream}/state",
 }
-_NOT_RETAINED = {"edge.detections/1", "edge.gap/1"}
+_NOT_RETAINED = {"edge.detections/1", "edge.event/1", "edge.gap/1"}
 _PARAMETERS = {
     "site": "The value of mqtt.site.",
     "device": "The device's name.",

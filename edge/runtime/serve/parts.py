@@ -20,6 +20,7 @@ from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters
 from edge.runtime.pipeline.loop import Inference
 from edge.runtime.serve.engine import start_engine
+from edge.runtime.serve.following import make_following
 from edge.runtime.serve.last_switch import LastSwitch
 from edge.runtime.serve.publishing import birth_message, make_frame_publisher, make_publisher
 from edge.runtime.serve.release import Deployed
@@ -58,12 +59,14 @@ def build_parts(
     publisher = make_publisher(pipeline, info)
     frame_publisher = make_frame_publisher(pipeline, publisher, info)
 
+    following = make_following(pipeline, publisher, info)
+
     def publish(results: list[FrameResult]) -> None:
         for result in results:
-            frame_publisher.publish(result)
+            following.follow(result, frame_publisher.publish)
 
     streams = [StreamId(stream.id) for stream in config.streams]
-    states = StreamStates(streams, publisher, device=info.device)
+    states = StreamStates(streams, publisher, device=info.device, on_change=following.change)
     annotator = None if annotate_dir is None else Annotator(annotate_dir, labels=spec.labels, every_s=annotate_every_s)
     counters = Counters()
     last_switch = None if deployed is None else LastSwitch(publisher, deployed.layout, device=info.device)
@@ -84,6 +87,7 @@ def build_parts(
         counters=counters,
         publisher=publisher,
         states=states,
+        following=following,
         last_switch=last_switch,
         status=StatusServer(shown, config.http, socket_path=socket_path),
     )

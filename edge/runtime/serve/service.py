@@ -17,6 +17,7 @@ from edge.reading import read_file
 from edge.runtime.look.server import StatusServer
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters, report_stream
+from edge.runtime.pipeline.following import Following
 from edge.runtime.pipeline.loop import Inference, InferenceLoop
 from edge.runtime.pipeline.puller import Puller
 from edge.runtime.pipeline.report import RunReport, RunTimes
@@ -47,6 +48,7 @@ class Parts:
     counters: Counters
     publisher: Publisher
     states: StreamStates
+    following: Following | None = None
     last_switch: LastSwitch | None = None
     status: StatusServer | None = None
 
@@ -136,6 +138,8 @@ class Service:
             for row in batch.rows:
                 self._parts.counters.dropped(row.header.stream, DropReason.STOPPED)
             self._parts.batcher.give_back(batch.index)
+        if self._parts.following is not None:
+            self._parts.following.stop()
         self._times_at_end = self._times()
 
     def _close_publisher(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from edge.media.camera import StreamStatus
@@ -17,9 +17,17 @@ __all__ = ["StreamStates"]
 
 
 class StreamStates:
-    """Takes status changes from any thread and publishes those that are news."""
+    """Takes status changes from any thread and publishes those that are news; `on_change` hears of each one first."""
 
-    def __init__(self, streams: Sequence[StreamId], publisher: Publisher, *, device: str) -> None:
+    def __init__(
+        self,
+        streams: Sequence[StreamId],
+        publisher: Publisher,
+        *,
+        device: str,
+        on_change: Callable[[StreamStatus], None] = lambda status: None,
+    ) -> None:
+        self._on_change = on_change
         self._lock = threading.Lock()
         self._publisher = publisher
         self._device = device
@@ -39,6 +47,7 @@ class StreamStates:
     def change(self, status: StreamStatus) -> None:
         """Take note of a stream's new status."""
         since = rfc3339_from_ns(time.time_ns())
+        self._on_change(status)
         with self._lock:
             self._statuses[status.stream] = status
             self._publish_stream(status, since)

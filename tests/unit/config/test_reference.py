@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import yaml
 
-from edge.config.schema import PipelineConfig, TlsConfig
+from edge.config.schema import LineConfig, PipelineConfig, TlsConfig, TrackingConfig, ZoneConfig
 from edge.engine.jsonschema import write_json_schema
 from edge.engine.kind import load_kind
 from edge.engine.kinds import AUTO, kinds
@@ -58,6 +58,22 @@ def test_the_keys_of_tls_are_in_its_comment():
 
     for key in struct_keys(TlsConfig):
         assert f"#   {key}:" in text
+
+
+def test_the_keys_of_tracking_are_in_its_comment_with_their_defaults():
+    lines = (PIPELINES / "reference.yaml").read_text().splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("    tracking:")) + 1
+    length = next(i for i, line in enumerate(lines[first:]) if "#   " not in line)
+    tracking = yaml.safe_load("\n".join(line.split("#   ", 1)[1] for line in lines[first : first + length]))
+
+    assert set(tracking) == struct_keys(TrackingConfig)
+    assert set(tracking["zones"][0]) == struct_keys(ZoneConfig)
+    assert set(tracking["lines"][0]) == struct_keys(LineConfig)
+    defaults = msgspec.to_builtins(TrackingConfig())
+    assert {key: tracking[key] for key in defaults if key not in ("zones", "lines")} == {
+        key: value for key, value in defaults.items() if key not in ("zones", "lines")
+    }
+    msgspec.convert(tracking, TrackingConfig, strict=True)
 
 
 def test_the_schema_for_editors_is_generated_from_the_types(tmp_path):

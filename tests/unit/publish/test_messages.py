@@ -30,7 +30,7 @@ def test_detections_have_the_documented_keys_in_order():
     assert list(found["clock"]) == ["source", "synced", "uncertainty_ms"]
     assert list(found["age_ms"]) == ["decode", "batch_wait", "infer", "post"]
     assert list(found["model"]) == ["name", "release", "engine", "calibration", "precision"]
-    assert list(found["detections"][0]) == ["class_id", "label", "score", "bbox"]
+    assert list(found["detections"][0]) == ["class_id", "label", "score", "bbox", "track_id"]
     assert found["schema"] == "edge.detections/1"
     assert found["model"]["release"] is None
 

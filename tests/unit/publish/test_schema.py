@@ -7,6 +7,7 @@ import yaml
 
 from edge.publish.messages import MESSAGE_TYPES, DeployMessage, GapMessage, StateMessage, StreamStateMessage
 from edge.publish.schema import documents
+from tests.support.event_messages import crossing, event, occupancy
 from tests.support.wire_messages import birth, detections
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -14,6 +15,10 @@ DOCS = Path(__file__).parents[3] / "docs"
 SAMPLES = [
     detections(1, count=0),
     detections(2, count=20),
+    event(1),
+    crossing(2),
+    event(3, kind="vanish", duration_s=4.2, reason="lost"),
+    occupancy(),
     GapMessage(device="gate-01", stream="east", epoch=41, from_=7, to=9, count=3, reason="spool-bytes"),
     StateMessage(device="gate-01", state="offline", since=None, session=41_000_001, reason="connection lost"),
     StreamStateMessage(device="gate-01", stream="east", state="up", since="2026-11-20T10:15:02.000000Z"),

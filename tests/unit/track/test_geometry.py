@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from edge.track.geometry import Lines, Zones, anchors, polygon_problem
+from edge.config.polygon import polygon_problem
+from edge.track.geometry import Lines, Zones, anchors
 
 # A loaded machine is slow, we are not.
 property_test = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,0 +1,104 @@
+"""Events and occupancy of followed objects as messages: numbered, converted, published in the order they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from edge.protocols import Publisher
+from edge.publish.convert import ClockSync, rfc3339_from_ns
+from edge.publish.messages import Clock, EventMessage, LineCounts, ModelInfo, OccupancyMessage
+from edge.publish.numbering import Numbering
+from edge.track.events import Occupancy, TrackEvent
+from edge.types import StreamId
+
+__all__ = ["EventPublisher"]
+
+
+class EventPublisher:
+    """Numbers the events of each stream by themselves. One thread at a time for each stream."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        *,
+        device: str,
+        epoch: int,
+        labels: Sequence[str],
+        model: ModelInfo,
+        is_synced: Callable[[], bool | None] | None = None,
+    ) -> None:
+        self._publisher = publisher
+        self._device = device
+        self._numbering = Numbering(epoch)
+        self._labels = labels
+        self._model = model
+        self._is_synced = is_synced or ClockSync()
+
+    def publish(self, stream: StreamId, events: Iterable[TrackEvent]) -> None:
+        """Publish events of one stream."""
+        for event in events:
+            self._publisher.publish(self._message(stream, event))
+
+    def tell(
+        self,
+        stream: StreamId,
+        occupancy: Occupancy,
+        *,
+        state: Literal["following", "interrupted", "stopped"],
+        now_ns: int,
+    ) -> None:
+        """Publish how it stands in one stream; `now_ns` is of the system's clock."""
+        self._publisher.publish(
+            OccupancyMessage(
+                device=self._device,
+                stream=stream,
+                epoch=self._numbering.epoch,
+                state=state,
+                since=rfc3339_from_ns(now_ns),
+                objects=self._by_label(occupancy.objects),
+                zones={zone: self._by_label(counts) for zone, counts in occupancy.zones.items()},
+                lines={
+                    line: LineCounts(forward=self._by_label(total.forward), backward=self._by_label(total.backward))
+                    for line, total in occupancy.lines.items()
+                },
+            )
+        )
+
+    def _message(self, stream: StreamId, event: TrackEvent) -> EventMessage:
+        sighting, header = event.sighting, event.sighting.header
+        xywh = sighting.xyxy.astype(np.float64)
+        xywh[2:] -= xywh[:2]
+        return EventMessage(
+            device=self._device,
+            stream=stream,
+            epoch=self._numbering.epoch,
+            seq=self._numbering.next(stream),
+            kind=event.kind.value,
+            zone=event.zone,
+            line=event.line,
+            direction=None if event.direction is None else event.direction.value,
+            duration_s=None if event.duration_s is None else round(event.duration_s, 3),
+            reason=None if event.reason is None else event.reason.value,
+            track_id=event.track_id,
+            class_id=event.class_id,
+            label=self._labels[event.class_id] if event.class_id < len(self._labels) else None,
+            score=round(sighting.score, 3),
+            frame=header.frame,
+            pts_us=header.pts_ns // 1000,
+            captured_at=rfc3339_from_ns(header.captured_at_ns),
+            clock=Clock(source=header.clock.value, synced=self._is_synced()),
+            model=self._model,
+            size=[header.source_size.width, header.source_size.height],
+            bbox=np.round(xywh, 1).tolist(),
+        )
+
+    def _by_label(self, counts: Mapping[int, int]) -> dict[str, int]:
+        labels = self._labels
+        return {
+            labels[class_id] if class_id < len(labels) else f"class {class_id}": count
+            for class_id, count in sorted(counts.items())
+            if count
+        }

@@ -1,0 +1,79 @@
+"""From the `tracking` sections of a pipeline file to what follows the objects of its streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from edge.config.load import Pipeline
+from edge.config.schema import TrackingConfig
+from edge.protocols import Publisher
+from edge.publish.events import EventPublisher
+from edge.publish.messages import InfoMessage
+from edge.runtime.pipeline.following import Following
+from edge.track.bytetrack import ByteTracker
+from edge.track.follow import Follower, Rules
+from edge.track.geometry import Line, Zone
+from edge.types import StreamId
+
+__all__ = ["make_following"]
+
+
+def make_following(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -> Following:
+    """Return what follows the objects of those streams that ask for it.
+
+    Raises:
+        ConfigError: if a zone or a line names a label that the model does not have.
+    """
+    followers = {}
+    for index, stream in enumerate(pipeline.config.streams):
+        if stream.tracking is not None:
+            rules = _Reader(pipeline, index, info.labels).rules(stream.tracking)
+            tracker = ByteTracker(lost_s=rules.lost_s, sure_score=stream.tracking.start_score)
+            followers[StreamId(stream.id)] = Follower(tracker, rules)
+    events = EventPublisher(publisher, device=info.device, epoch=info.epoch, labels=info.labels, model=info.model)
+    return Following(followers, events)
+
+
+class _Reader:
+    """The section of one stream."""
+
+    def __init__(self, pipeline: Pipeline, stream: int, labels: Sequence[str]) -> None:
+        self._pipeline = pipeline
+        self._stream = stream
+        self._labels = labels
+
+    def rules(self, tracking: TrackingConfig) -> Rules:
+        return Rules(
+            zones=list(self._zones(tracking)),
+            lines=list(self._lines(tracking)),
+            anchor=tracking.anchor,
+            settle_s=tracking.settle_s,
+            lost_s=tracking.lost_s,
+            classes=len(self._labels),
+        )
+
+    def _zones(self, tracking: TrackingConfig) -> Iterator[Zone]:
+        for number, zone in enumerate(tracking.zones):
+            yield Zone(
+                id=zone.id,
+                polygon=tuple((x, y) for x, y in zone.polygon),
+                class_ids=self._class_ids("zones", number, zone.classes),
+                dwell_s=zone.dwell_s,
+            )
+
+    def _lines(self, tracking: TrackingConfig) -> Iterator[Line]:
+        for number, line in enumerate(tracking.lines):
+            yield Line(
+                id=line.id,
+                start=(line.start[0], line.start[1]),
+                end=(line.end[0], line.end[1]),
+                class_ids=self._class_ids("lines", number, line.classes),
+            )
+
+    def _class_ids(self, kind: str, number: int, labels: Sequence[str] | None) -> frozenset[int] | None:
+        for label in labels or ():
+            if label not in self._labels:
+                known = ", ".join(self._labels[:10]) + (", ..." if len(self._labels) > 10 else "")
+                where = ("streams", self._stream, "tracking", kind, number, "classes")
+                raise self._pipeline.error(where, f"got {label!r}, the labels of the model are {known}")
+        return None if labels is None else frozenset(self._labels.index(label) for label in labels)

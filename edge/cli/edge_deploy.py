@@ -29,6 +29,7 @@ _COMMANDS = {
     "bundle": LazyCommand("edge.cli.commands.bundle", "bundle", "A pipeline as a signed folder, ready to be pushed."),
     "push": LazyCommand("edge.cli.commands.push", "push", "A release onto devices, judged there, undone if it is bad."),
     "status": LazyCommand("edge.cli.commands.status", "status", "What devices run, and how they are."),
+    "open": LazyCommand("edge.cli.commands.open", "open_page", "The status page of a device, with live pictures."),
     "rollback": LazyCommand("edge.cli.commands.rollback", "rollback", "Back to the release before, or to one by name."),
     "reset": LazyCommand("edge.cli.commands.reset", "reset", "New counters for a device that was led far ahead."),
     "confirm": LazyCommand("edge.cli.commands.confirm", "confirm", "Yes, the release on trial may stay."),

@@ -24,7 +24,6 @@ __all__ = ["HttpServer", "Limits", "Listener", "Responder"]
 _log = logging.getLogger(__name__)
 _CLOSE_S = 3.0
 _BIND_EVERY_S = 10.0
-_BACKLOG = 256
 
 Responder = Callable[[Request], Answer]
 
@@ -42,7 +41,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Listener:
-    """Where requests come in: `bind` gives a bound socket or raises OSError, and is tried again until it succeeds.
+    """Where requests come in: `bind` gives a listening socket or raises OSError, and is tried again until it succeeds.
 
     `is_tcp`: everybody on the machine reaches it, browsers among them, so requests are checked for whom they come from.
     """
@@ -123,7 +122,6 @@ class HttpServer:
                 await asyncio.sleep(_BIND_EVERY_S)
                 continue
             bound.setblocking(False)
-            bound.listen(_BACKLOG)
             if self._on_bound is not None:
                 self._on_bound(listener, bound)
             return bound

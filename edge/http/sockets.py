@@ -1,4 +1,4 @@
-"""Bound sockets that only this machine, or only one group of it, can reach."""
+"""Listening sockets that only this machine, or only one group of it, can reach."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 __all__ = ["LOOPBACK", "bind_port", "bind_socket_file", "short_name"]
 
 LOOPBACK = "127.0.0.1"
+_BACKLOG = 256
 
 
 def bind_port(port: int) -> socket.socket:
-    """Return a TCP socket on the loopback address; port 0 takes a free one.
+    """Return a listening TCP socket on the loopback address; port 0 takes a free one.
 
     Raises:
         OSError: if the port is taken.
@@ -23,12 +24,13 @@ def bind_port(port: int) -> socket.socket:
         bound = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC))
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((LOOPBACK, port))
+        bound.listen(_BACKLOG)  # at once: until then a second one could be bound to the same port
         stack.pop_all()
         return bound
 
 
 def bind_socket_file(path: Path) -> socket.socket:
-    """Return a socket at `path`, for its owner and group; one that was left there is replaced.
+    """Return a listening socket at `path`, for its owner and group; one that was left there is replaced.
 
     Raises:
         OSError: if its folder is not there or cannot be written.
@@ -38,6 +40,7 @@ def bind_socket_file(path: Path) -> socket.socket:
         bound = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC))
         with short_name(path) as name:
             bound.bind(name)
+        bound.listen(_BACKLOG)
         path.chmod(0o660)  # until now the umask ruled, which lets in fewer
         stack.pop_all()
         return bound

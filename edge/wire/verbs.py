@@ -11,6 +11,7 @@ from edge.wire import release as _release
 from edge.wire import sending as _sending
 from edge.wire.ending import Nothing
 from edge.wire.facts import FactsAnswer
+from edge.wire.look import LookAnswer, LookRequest
 from edge.wire.offering import OfferRequest, PlanAnswer, PutManifestAnswer
 from edge.wire.reset import ResetAnswer, ResetRequest
 from edge.wire.status import LogsAnswer, LogsRequest, StatusAnswer
@@ -24,6 +25,7 @@ __all__ = [
     "HAVE",
     "LOCK",
     "LOGS",
+    "LOOK",
     "PING",
     "PLAN",
     "PUT_MANIFEST",
@@ -63,6 +65,7 @@ ROLLBACK = Verb("rollback", _release.RollbackRequest, _release.RollbackAnswer)
 RESET = Verb("reset", ResetRequest, ResetAnswer)
 GC = Verb("gc", Nothing, _release.CollectedAnswer)
 LOGS = Verb("logs", LogsRequest, LogsAnswer)
+LOOK = Verb("look", LookRequest, LookAnswer)
 FACTS = Verb("facts", Nothing, FactsAnswer)
 PING = Verb("ping", Nothing, Nothing)
 
@@ -71,7 +74,7 @@ VERBS: Mapping[str, Verb[Any, Any]] = MappingProxyType(
         verb.name: verb
         for verb in (
             *(PLAN, LOCK, PUT_MANIFEST, HAVE, BLOB, STAGE, BUILD, SWITCH),
-            *(STATUS, CONFIRM, ROLLBACK, RESET, GC, LOGS, FACTS, PING),
+            *(STATUS, CONFIRM, ROLLBACK, RESET, GC, LOGS, LOOK, FACTS, PING),
         )
     }
 )

@@ -14,6 +14,7 @@ from edge.device.units import Units
 from edge.errors import DeployError
 from edge.runtime.agent.change import confirm, gc, rollback
 from edge.runtime.agent.conversation import SILENCE_S, ConnectionEnded, Conversation, Request
+from edge.runtime.agent.look import look
 from edge.runtime.agent.offer import plan, put_manifest
 from edge.runtime.agent.orphan import lock_or_take_up
 from edge.runtime.agent.receive import blob, have
@@ -57,6 +58,7 @@ _ANSWERS: Mapping[str, Answer] = MappingProxyType(
             _by(verbs.RESET, reset),
             _by(verbs.GC, gc),
             _by(verbs.LOGS, logs),
+            _by(verbs.LOOK, look),
             _by(verbs.FACTS, facts),
             _by(verbs.PING, ping),
         )

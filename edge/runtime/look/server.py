@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge.config.schema import HttpConfig
-from edge.http.exchange import Answer, Request, text_answer
+from edge.http.exchange import Answer, Request, json_answer, text_answer
+from edge.http.page import page_answer, picture_answer, picture_of
 from edge.http.prometheus import CONTENT_TYPE, Exposition, Metric
 from edge.http.server import HttpServer, Listener
 from edge.http.sockets import LOOPBACK, bind_port, bind_socket_file
@@ -17,10 +18,13 @@ from edge.publish.messages import InfoMessage
 from edge.runtime.look.heat import HeatWatch
 from edge.runtime.look.metrics import metrics_of
 from edge.runtime.look.moment import Moment, Rates
+from edge.runtime.look.pictures import Pictures
+from edge.runtime.look.status import status_json
 from edge.runtime.pipeline.counters import Counters
 from edge.runtime.pipeline.report import RunReport
 from edge.runtime.serve.last_switch import LastSwitch
 from edge.runtime.serve.stream_states import StreamStates
+from edge.types import StreamId
 
 __all__ = ["Shown", "StatusServer"]
 
@@ -35,6 +39,7 @@ class Shown:
     info: InfoMessage
     counters: Counters
     states: StreamStates
+    pictures: Pictures
     last_switch: LastSwitch | None = None
 
 
@@ -78,6 +83,7 @@ class StatusServer:
         """Take the account that is shown from now on."""
         if report.turns != self._turns:
             self._turns, self._turned_at_s = report.turns, time.monotonic()
+        self._shown.pictures.forget()
         state, reason = self._shown.states.device_state
         switch = self._shown.last_switch
         self._moment = Moment(
@@ -101,10 +107,11 @@ class StatusServer:
     def _listeners(self, socket_path: Path | None) -> Iterator[Listener]:
         port = self._config.port
         if port is not None:
-            yield Listener(name=f"{LOOPBACK}:{port}", bind=lambda: bind_port(port), respond=self._public, is_tcp=True)
+            respond = self._all if self._config.page else self._public
+            yield Listener(name=f"{LOOPBACK}:{port}", bind=lambda: bind_port(port), respond=respond, is_tcp=True)
         if socket_path is not None:
             bind = lambda: bind_socket_file(socket_path)  # noqa: E731 - the twin of the one above
-            yield Listener(name=str(socket_path), bind=bind, respond=self._public, is_tcp=False)
+            yield Listener(name=str(socket_path), bind=bind, respond=self._all, is_tcp=False)
 
     def _public(self, request: Request) -> Answer:
         answers: dict[str, Callable[[], Answer]] = {
@@ -114,6 +121,20 @@ class StatusServer:
         }
         found = answers.get(request.path)
         return text_answer(404, f"not here; there are {', '.join(answers)}") if found is None else found()
+
+    def _all(self, request: Request) -> Answer:
+        if request.path == "/":
+            return page_answer()
+        if request.path == "/status.json":
+            moment = self._moment
+            return text_answer(503, "starting") if moment is None else json_answer(status_json(moment))
+        stream = picture_of(request.path)
+        return self._public(request) if stream is None else self._picture(stream)
+
+    def _picture(self, stream: str) -> Answer:
+        known = StreamId(stream) if stream in self._shown.info.streams else None
+        jpeg = None if known is None else self._shown.pictures.ask(known)
+        return text_answer(404, "no picture yet") if jpeg is None else picture_answer(jpeg)
 
     def _livez(self) -> Answer:
         stuck_s = time.monotonic() - self._turned_at_s

@@ -14,6 +14,7 @@ from edge.config.load import Pipeline
 from edge.engine.pipeline_model import detector_of, read_model
 from edge.media.select import make_source
 from edge.protocols import Engine, FrameSource
+from edge.runtime.look.pictures import Pictures
 from edge.runtime.look.server import Shown, StatusServer
 from edge.runtime.pipeline.annotate import Annotator
 from edge.runtime.pipeline.batcher import Batcher
@@ -70,7 +71,8 @@ def build_parts(
     annotator = None if annotate_dir is None else Annotator(annotate_dir, labels=spec.labels, every_s=annotate_every_s)
     counters = Counters()
     last_switch = None if deployed is None else LastSwitch(publisher, deployed.layout, device=info.device)
-    shown = Shown(info=info, counters=counters, states=states, last_switch=last_switch)
+    pictures = Pictures(labels=spec.labels)
+    shown = Shown(info=info, counters=counters, states=states, pictures=pictures, last_switch=last_switch)
     return Parts(
         name=pipeline.path.stem,
         device=info.device,
@@ -81,7 +83,7 @@ def build_parts(
             detector=detector_of(pipeline, spec),
             class_filter=filters,
             on_results=publish,
-            onlookers=() if annotator is None else (annotator,),
+            onlookers=(pictures,) if annotator is None else (pictures, annotator),
         ),
         batcher=_batcher(pipeline, running.engine, counters),
         counters=counters,

@@ -1,0 +1,143 @@
+"""The status page of a device on this machine: served here, fed over SSH, for the one who was told its address."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from edge.deploy.push.link import Interrupted, Link, is_lost
+from edge.errors import DeployError
+from edge.http.exchange import Answer, Request, json_answer, text_answer
+from edge.http.page import page_answer, picture_answer, picture_of
+from edge.http.server import HttpServer, Listener
+from edge.http.sockets import LOOPBACK, bind_port
+from edge.transport.channel import Channel
+from edge.untrusted import cleaned
+from edge.wire.look import LookRequest
+from edge.wire.verbs import LOOK
+
+__all__ = ["DevicePage"]
+
+_JPEG = b"\xff\xd8\xff"
+_BIND_S = 10.0
+_DEPTH = 8
+
+
+class DevicePage:
+    """A server on the loopback address of this machine; every path of it begins with a secret.
+
+    The page is ours. Of the device come JSON, whose texts are cleaned, and pictures that begin as JPEG: a device that
+    somebody has taken over gets no script into the browser.
+
+    Args:
+        connect: opens a connection to the agent; again after it was lost.
+        port: of this machine; 0: a free one.
+    """
+
+    def __init__(self, connect: Callable[[], Channel], *, port: int = 0) -> None:
+        self._connect = connect
+        self._stop = threading.Event()
+        self._link: Link | None = None
+        self._root = f"/{secrets.token_urlsafe(24)}"
+        self._port = port
+        self._server: HttpServer | None = None
+
+    def open(self) -> str:
+        """Ask the device once, begin to serve, and return the address of the page.
+
+        Raises:
+            DeployError: `transfer.*`, `device.page`; `request.port` if the port is taken.
+        """
+        self._look("")
+        try:
+            bound = bind_port(self._port)
+        except OSError as error:
+            problem = f"port {self._port} of this machine: {error.strerror}"
+            raise DeployError("request.port", problem, hint="leave --port out, and a free one is taken") from None
+        port = bound.getsockname()[1]
+        listener = Listener(name=f"{LOOPBACK}:{port}", bind=lambda: bound, respond=self._respond, is_tcp=True)
+        self._server = HttpServer([listener])
+        self._server.start()
+        return f"http://{LOOPBACK}:{port}{self._root}/"
+
+    def close(self) -> None:
+        """End the server and the connection."""
+        self._stop.set()
+        if self._server is not None:
+            self._server.close()
+        if self._link is not None:
+            self._link.close()
+
+    def _respond(self, request: Request) -> Answer:
+        root, slash, rest = request.path[1:].partition("/")
+        if not secrets.compare_digest(f"/{root}", self._root):
+            return text_answer(404, "not here; the whole address was printed by edge-deploy open")
+        if not slash:  # or what the page asks for would be looked for above it
+            return Answer(status=303, kind="text/plain", body=b"", headers={"Location": f"{self._root}/"})
+        try:
+            return self._answer(f"/{rest}")
+        except Interrupted:
+            return text_answer(503, "edge-deploy open has ended")
+        except DeployError as error:
+            return text_answer(502, f"{error} ({error.code})")
+
+    def _answer(self, path: str) -> Answer:
+        if path == "/":
+            return page_answer()
+        if path == "/status.json":
+            return json_answer(_plain(self._look("") or b""))
+        stream = picture_of(path)
+        picture = None if stream is None else self._look(stream)
+        if picture is None:
+            return text_answer(404, "not here, or no picture yet")
+        if not picture.startswith(_JPEG):
+            raise DeployError("transfer.protocol", "the device sent a picture that is no JPEG")
+        return picture_answer(picture)
+
+    def _look(self, stream: str) -> bytes | None:
+        try:
+            return self._ask(stream)
+        except DeployError as error:
+            # An agent that was asked nothing for half a minute has ended: nobody was looking.
+            self._leave()
+            if not is_lost(error):
+                raise
+            return self._ask(stream)
+
+    def _ask(self, stream: str) -> bytes | None:
+        self._link = self._link or Link(self._connect(), self._stop)
+        content = self._link.ask(LOOK, LookRequest(stream=stream)).content
+        try:
+            return None if content is None else base64.b64decode(content, validate=True)
+        except binascii.Error:
+            raise DeployError("transfer.protocol", "the device sent something that is no base64") from None
+
+    def _leave(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+
+def _plain(content: bytes) -> Any:
+    try:
+        return _clean(json.loads(content.decode("utf-8"), parse_constant=lambda name: None), _DEPTH)
+    except (ValueError, RecursionError):
+        raise DeployError("transfer.protocol", "the device sent a status that is no JSON") from None
+
+
+def _clean(value: Any, depth: int) -> Any:
+    if depth == 0:
+        raise ValueError("too deep")
+    if isinstance(value, dict):
+        return {cleaned(name): _clean(inner, depth - 1) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_clean(inner, depth - 1) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return cleaned(value) if isinstance(value, str) else value

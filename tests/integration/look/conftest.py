@@ -1,0 +1,45 @@
+import pytest
+
+from tests.support import models
+from tests.support.clips import write_clip
+from tests.support.device_root import DeviceRoot
+from tests.support.showing import chromium, showing
+
+HOSTILE = '<img src=x onerror="document.title=1">'
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return models.yolov8(tmp_path_factory.mktemp("model") / "tiny.onnx")
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    return write_clip(tmp_path_factory.mktemp("clip") / "clip.mp4", count=60)
+
+
+@pytest.fixture
+def device(tmp_path):
+    root = DeviceRoot(tmp_path)
+    yield root
+    root.stop()
+
+
+@pytest.fixture
+def service(tmp_path, model, clip, device, monkeypatch):
+    """A service of two cameras that run and one that is not there, on a device; its reason holds HTML."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    streams = [
+        {"id": "east", "uri": str(clip), "loop": True, "realtime": True},
+        {"id": "west", "uri": str(clip), "loop": True, "realtime": True},
+        {"id": "gone", "uri": f"rtsp://127.0.0.1:9/{HOSTILE.replace(' ', '%20')}"},
+    ]
+    content = {"model": {"onnx": str(model)}}
+    with showing(tmp_path, streams=streams, health=device.layout.health, **content) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as one:
+        yield one

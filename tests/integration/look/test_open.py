@@ -1,0 +1,123 @@
+"""`edge-deploy open`: the status page of a device, over a real sshd whose key may start the agent and nothing else."""
+
+import getpass
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.parse
+
+import pytest
+
+from tests.support.http_client import ask, connect
+from tests.support.showing import needs_chromium
+from tests.support.sshd import Sshd
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def opened(tmp_path, device):
+    """Start `edge-deploy open gate-01` with more arguments; give the process."""
+    children = []
+    with Sshd(tmp_path / "sshd", command=device.command) as sshd:
+
+        def start(*arguments):
+            inventory = tmp_path / "targets.toml"
+            inventory.write_text(
+                f'[defaults]\nssh_config = "{sshd.address().config}"\nuser = "{getpass.getuser()}"\n'
+                f'[[target]]\nname = "gate-01"\nhost = "device"\n'
+            )
+            words = [sys.executable, "-m", "edge.cli.edge_deploy", "open", "gate-01", "--targets", str(inventory)]
+            environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
+            children.append(
+                subprocess.Popen(
+                    [*words, *arguments],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    env=environment,
+                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+                )
+            )
+            return children[-1]
+
+        yield start
+        for child in children:
+            child.kill()
+            child.communicate(timeout=20)
+
+
+def address_of(process):
+    line = process.stdout.readline().strip()
+    assert line.startswith("http://127.0.0.1:"), process.stderr.read()
+    parts = urllib.parse.urlsplit(line)
+    return parts.port, parts.path
+
+
+@needs_chromium
+def test_the_page_of_a_device_comes_over_ssh_with_its_pictures(service, opened, browser):
+    port, path = address_of(opened())
+    page = browser.new_page()
+    page.goto(f"http://127.0.0.1:{port}{path}")
+    image = page.locator(".stream img").first.element_handle()
+    page.wait_for_function("image => image.naturalWidth > 0 && image.className === ''", arg=image, timeout=60_000)
+    assert page.inner_text("#device") == "dev"
+    page.close()
+
+
+def test_without_the_secret_of_the_address_nothing_is_shown(service, opened):
+    port, path = address_of(opened())
+    assert len(path) > 30
+    status, _, body = ask(port, f"{path}status.json")
+    assert (status, json.loads(body)["device"]) == (200, "dev")
+    for wrong in ("/", "/status.json", f"/{'x' * 32}/status.json", f"/{path[2:]}status.json"):
+        assert ask(port, wrong)[0] == 404, wrong
+    status, headers, _ = ask(port, path.rstrip("/"))
+    assert (status, headers["location"]) == (303, path)
+    assert ask(port, f"{path}status.json", Host="evil.example")[0] == 421
+
+
+def test_ctrl_c_ends_it_whoever_holds_on(service, opened):
+    process = opened()
+    port, path = address_of(process)
+    held = [connect(port) for _ in range(20)]
+    assert ask(port, f"{path}status.json")[0] == 200
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 0, told
+    assert "Traceback" not in told
+    for one in held:
+        one.close()
+    with pytest.raises(ConnectionRefusedError):
+        connect(port)
+
+
+def test_a_device_that_serves_nothing_says_what_to_do(device, opened):
+    process = opened()
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "the service does not show its status page" in told
+    assert "edge-deploy status" in told
+    assert "device.page" in told
+
+
+def test_a_connection_that_was_lost_is_opened_again(service, opened, device):
+    process = opened()
+    port, path = address_of(process)
+    pid = int((device.root / "agent.pid").read_text())
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: ask(port, f"{path}status.json")[0] == 200, what="the page has the device again", timeout_s=30)
+    assert int((device.root / "agent.pid").read_text()) != pid
+
+
+def test_the_address_as_json_on_a_port_of_ones_own(service, opened):
+    from tests.support.showing import free_port
+
+    port = free_port()
+    process = opened("--json", "--port", str(port))
+    found = json.loads(process.stdout.readline())
+    assert found["target"] == "gate-01"
+    assert urllib.parse.urlsplit(found["url"]).port == port

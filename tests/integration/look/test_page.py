@@ -1,0 +1,126 @@
+"""The status page of a real service in a real browser."""
+
+import json
+
+import pytest
+
+from tests.support.http_client import ask
+from tests.support.showing import needs_chromium
+from tests.support.wait import wait_until
+
+pytestmark = [pytest.mark.integration, needs_chromium]
+
+PHONE = {"width": 360, "height": 740}
+
+
+@pytest.fixture
+def page(browser):
+    """A page whose errors, dialogs and requests are kept."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.problems, page.asked = [], []
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on("dialog", lambda dialog: page.problems.append(dialog.message))
+    page.on("console", lambda one: page.problems.append(one.text) if "Content Security Policy" in one.text else None)
+    page.on("request", lambda request: page.asked.append(request.url))
+    yield page
+    context.close()
+
+
+def card(page, stream):
+    return page.locator(".stream", has=page.locator(f".name span:text-is('{stream}')"))
+
+
+def wait_for_picture(page, stream):
+    image = card(page, stream).locator("img").element_handle()
+    page.wait_for_function("image => image.naturalWidth > 0 && image.className === ''", arg=image, timeout=30_000)
+
+
+def test_every_stream_is_shown_with_its_picture_rate_and_drops(service, page):
+    page.goto(service.url)
+    for stream in ("east", "west"):
+        wait_for_picture(page, stream)
+        page.wait_for_function(
+            "card => /[1-9][0-9.]* fps/.test(card.innerText)",
+            arg=card(page, stream).element_handle(),
+        )
+        assert "decoded" in card(page, stream).inner_text()
+    assert "down" in card(page, "gone").inner_text() or "connecting" in card(page, "gone").inner_text()
+    assert page.inner_text("#device") == "dev"
+    assert "openvino" in page.inner_text("#release").lower()
+    assert "infer" in page.inner_text("#stages")
+    assert "jsonl" in page.inner_text("#messages")
+    assert page.problems == []
+
+
+def test_what_a_device_says_is_text_and_never_html(service, page):
+    page.goto(service.url)
+    evil = '<img src=x onerror="document.title=1"><script>alert(1)</script>'
+    document = json.loads(ask(service.port, "/status.json")[2])
+    first = document["streams"][0]
+    hostile = {**document, "device": evil, "reason": evil, "pipeline": evil, "engine": evil, "streams": [first]}
+    hostile["streams"] = [{**first, "id": evil, "state": "down", "reason": evil, "dropped": {evil: 1}}]
+    hostile["machine"] = {"zones": {evil: {"celsius": 1, "limit_c": None}}, "mode": evil, "throttled_by": [evil]}
+    page.route("**/status.json", lambda route: route.fulfill(status=200, json=hostile))
+    page.wait_for_function("() => document.querySelector('#device').textContent.startsWith('<img')")
+    assert page.locator("script").count() == 1
+    assert page.locator("img").count() == 1  # of the one stream
+    assert page.locator(".name span").first.inner_text() == evil
+    assert page.problems == []
+
+
+def test_nothing_comes_from_anywhere_else(service, page):
+    page.goto(service.url)
+    wait_for_picture(page, "east")
+    assert {url for url in page.asked if not url.startswith(service.url)} == set()
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(service, page):
+    page.set_viewport_size(PHONE)
+    page.goto(service.url)
+    wait_for_picture(page, "east")
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_pictures_are_made_only_while_somebody_looks(service, page):
+    assert service.pictures.encoded == 0
+    page.goto(service.url)
+    wait_for_picture(page, "west")
+    before = service.pictures.encoded
+    wait_until(lambda: service.pictures.encoded > before, what="the picture is made anew while it is looked at")
+    page.goto("about:blank")
+    after = service.pictures.encoded
+    # As many accounts as would take twenty pictures, were somebody looking.
+    turns = json.loads(ask(service.port, "/status.json")[2])["streams"][0]["decoded"]
+    wait_until(
+        lambda: json.loads(ask(service.port, "/status.json")[2])["streams"][0]["decoded"] > turns + 100,
+        what="a hundred more frames",
+    )
+    assert service.pictures.encoded <= after + 2  # what was being asked for when the page went
+
+
+def test_what_is_far_below_is_not_asked_for(service, page):
+    page.set_viewport_size({"width": 360, "height": 200})
+    page.goto(service.url)
+    wait_for_picture(page, "east")
+    assert not any("/pictures/gone" in url for url in page.asked)
+
+
+def test_another_page_can_neither_frame_nor_read_nor_show_it(service, page, browser):
+    foreign = f"http://localhost:{service.port}/"  # another origin than 127.0.0.1
+    page.goto(service.url)
+    wait_for_picture(page, "east")
+    page.route("**/evil", lambda route: route.fulfill(body="<title>evil</title>", content_type="text/html"))
+    page.goto(service.url + "evil")
+    found = page.evaluate(
+        """async url => {
+          const image = new Promise(done => {
+            const one = new Image(); one.onload = () => done("shown"); one.onerror = () => done("nothing");
+            one.src = url + "pictures/east.jpg";
+          });
+          const text = fetch(url + "status.json").then(() => "read", () => "nothing");
+          return [await image, await text];
+        }""",
+        foreign,
+    )
+    assert found == ["nothing", "nothing"]

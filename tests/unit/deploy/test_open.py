@@ -1,0 +1,99 @@
+"""The page of a device that somebody has taken over: cleaned words, pictures that are pictures, or an error."""
+
+import base64
+import contextlib
+import json
+
+import pytest
+
+from edge.deploy.open import DevicePage
+from edge.errors import DeployError
+from edge.runtime.agent.session import facts_of
+from edge.wire.codec import encode
+from edge.wire.hello import DeviceHello
+from tests.support.device_root import DeviceRoot
+from tests.support.http_client import ask
+from tests.support.scripted_device import ScriptedDevice, body
+
+STATUS = {"device": "gate-01", "streams": []}
+JPEG = b"\xff\xd8\xff\xe0 and so on"
+
+
+@pytest.fixture(scope="module")
+def hello(tmp_path_factory):
+    root = DeviceRoot(tmp_path_factory.mktemp("device"))
+    return json.dumps({"verb": "hello", **encode(DeviceHello(facts=facts_of(root.device), current=None))})
+
+
+@pytest.fixture
+def opened(hello):
+    """Open the page of a device that gives these contents by stream; give port, path and the connections made."""
+    with contextlib.ExitStack() as stack:
+
+        def start(contents):
+            connections = []
+
+            def answers(verb, values):
+                content = contents[values["stream"]]
+                plain = content if isinstance(content, str) else base64.b64encode(content).decode()
+                yield body("ok", values["id"], {"content": plain})
+
+            def connect():
+                connections.append(ScriptedDevice(hello, answers))
+                return connections[-1]
+
+            page = DevicePage(connect)
+            stack.callback(page.close)
+            address = page.open()
+            port, path = address.removeprefix("http://127.0.0.1:").split("/", 1)
+            return int(port), f"/{path}", connections
+
+        yield start
+
+
+def test_its_words_are_cleaned(opened):
+    status = {"device": "a\x1b[31m\u202eb", "streams": [{"id": "\u200b\n"}], "n": float("nan")}
+    port, path, _ = opened({"": json.dumps(status).replace("NaN", "[NaN, 1e999]").encode()})
+    code, headers, found = ask(port, f"{path}status.json")
+    assert (code, headers["content-type"]) == (200, "application/json")
+    assert json.loads(found) == {"device": "a?[31m?b", "streams": [{"id": "? "}], "n": [None, None]}
+
+
+@pytest.mark.parametrize(
+    "content", [b"<html>", b"\xff\xff", b"[" * 100_000, json.dumps([[[[[[[[[[1]]]]]]]]]]).encode()]
+)
+def test_a_status_that_is_none_is_an_error_and_no_traceback(opened, content):
+    contents = {"": json.dumps(STATUS).encode()}
+    port, path, _ = opened(contents)
+    contents[""] = content
+    code, headers, found = ask(port, f"{path}status.json")
+    assert (code, headers["content-type"]) == (502, "text/plain; charset=utf-8")
+    assert b"transfer.protocol" in found
+
+
+def test_a_picture_that_is_html_never_reaches_the_browser(opened):
+    port, path, _ = opened({"": json.dumps(STATUS).encode(), "east": b"<script>alert(1)</script>", "west": JPEG})
+    code, headers, found = ask(port, f"{path}pictures/east.jpg")
+    assert (code, headers["content-type"]) == (502, "text/plain; charset=utf-8")
+    assert b"script" not in found
+    assert ask(port, f"{path}pictures/west.jpg")[2] == JPEG
+
+
+def test_what_is_no_base64_is_an_error(opened):
+    port, path, _ = opened({"": json.dumps(STATUS).encode(), "east": "<>"})
+    assert ask(port, f"{path}pictures/east.jpg")[0] == 502
+
+
+def test_a_port_that_is_taken_is_told(hello):
+    def answers(verb, values):
+        yield body("ok", values["id"], {"content": base64.b64encode(b"{}").decode()})
+
+    page = DevicePage(lambda: ScriptedDevice(hello, answers))
+    address = page.open()
+    try:
+        port = int(address.split(":")[2].split("/")[0])
+        with pytest.raises(DeployError, match="leave --port out") as error:
+            DevicePage(lambda: ScriptedDevice(hello, answers), port=port).open()
+        assert error.value.code == "request.port"
+    finally:
+        page.close()

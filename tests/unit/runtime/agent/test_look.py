@@ -1,0 +1,101 @@
+"""The agent and a serving runtime that somebody has taken over: bounded in bytes and time, and said in one sentence."""
+
+import base64
+import contextlib
+import socket
+import threading
+
+import pytest
+
+from edge.errors import DeployError
+from edge.http.sockets import bind_socket_file
+from edge.runtime.agent import look as looking
+from edge.runtime.agent.look import look
+from edge.wire.look import MOST_BYTES, LookRequest
+from tests.support.device_root import DeviceRoot
+
+
+class Session:
+    def __init__(self, device):
+        self.device = device
+
+
+@pytest.fixture
+def session(tmp_path):
+    root = DeviceRoot(tmp_path)
+    root.layout.http_socket.parent.mkdir(parents=True)
+    return Session(root.device)
+
+
+@contextlib.contextmanager
+def runtime(session, answer, *, stays=False):
+    """A runtime that gives these bytes to whoever comes first; with `stays` it never ends the connection."""
+    over = threading.Event()
+    with bind_socket_file(session.device.layout.http_socket) as listening:
+        listening.listen()
+
+        def run():
+            with contextlib.suppress(OSError):
+                connection, _ = listening.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(answer)
+                    over.wait(30 if stays else 0)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            with contextlib.suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)
+            thread.join(30)
+
+
+def test_what_it_shows_is_handed_on(session):
+    with runtime(session, b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n\xff\xd8\xff"):
+        assert look(session, LookRequest(stream="east")).content == base64.b64encode(b"\xff\xd8\xff").decode()
+
+
+def test_no_picture_yet_is_no_error(session):
+    with runtime(session, b"HTTP/1.1 404 Not Found\r\n\r\nno"):
+        assert look(session, LookRequest(stream="east")).content is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"", "no HTTP"),
+        (b"rubbish", "no HTTP"),
+        (b"HTTP/1.1 20000000 OK\r\n\r\n", "no HTTP"),
+        (b"HTTP/1.1 500 Oh\r\n\r\n", "answers 500"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + bytes(MOST_BYTES + 10_000), "more than"),
+    ],
+)
+def test_what_is_no_answer_is_an_error(session, answer, why):
+    with runtime(session, answer), pytest.raises(DeployError, match=why) as error:
+        look(session, LookRequest(stream=""))
+    assert error.value.code == "device.page"
+
+
+def test_one_that_never_ends_is_given_up(session, monkeypatch):
+    monkeypatch.setattr(looking, "_DEADLINE_S", 0.3)
+    with (
+        runtime(session, b"HTTP/1.1 200 OK\r\n\r\n", stays=True),
+        pytest.raises(DeployError, match="no answer in time"),
+    ):
+        look(session, LookRequest(stream=""))
+
+
+def test_one_that_is_not_there_says_what_to_do(session):
+    with pytest.raises(DeployError) as error:
+        look(session, LookRequest(stream=""))
+    assert "edge-deploy status" in error.value.hint
+
+
+@pytest.mark.parametrize("stream", ["../metrics", "a b", "a\r\nHost: x", "ä"])
+def test_a_stream_is_asked_for_by_its_id_alone(session, stream):
+    with pytest.raises(DeployError) as error:
+        look(session, LookRequest(stream=stream))
+    assert error.value.code == "request.value"

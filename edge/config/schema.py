@@ -122,7 +122,10 @@ class TlsConfig(_Strict, frozen=True, kw_only=True):
 
 
 class MqttConfig(_Strict, frozen=True, kw_only=True):
-    """The broker. TLS is on unless `tls: false` asks for plain text. `auto` falls back from MQTT v5 to v3.1.1."""
+    """The broker. TLS is on unless `tls: false` asks for plain text. `auto` falls back from MQTT v5 to v3.1.1.
+
+    `memory_mib` is how much may wait for the broker; what no longer fits is let go, the oldest first, and declared.
+    """
 
     host: Host
     port: Port | None = None
@@ -133,6 +136,7 @@ class MqttConfig(_Strict, frozen=True, kw_only=True):
     client_id: str | None = None
     keepalive_s: Annotated[int, msgspec.Meta(ge=5, le=3600)] = 10
     protocol: Literal["auto", "v5", "v3.1.1"] = "auto"
+    memory_mib: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 16
 
 
 class PublishConfig(_Strict, frozen=True, kw_only=True):

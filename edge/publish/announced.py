@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from edge.reading import json_object, read_file
 from edge.writing import write_whole
@@ -24,16 +25,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NoStreamState:
-    """A `Message` without payload: the broker forgets the state of a stream that is no more."""
+    """A `Message` without payload: the broker forgets what it keeps of a stream that is no more."""
 
     stream: str
+    of: Literal["state", "occupancy"] = "state"
     is_retained: bool = True
     expiry_s: int | None = None
 
     @property
     def topic(self) -> str:
         """Topic below the device's own level."""
-        return f"streams/{self.stream}/state"
+        return f"streams/{self.stream}/{self.of}"
 
     def encode(self) -> bytes:
         """Return nothing, which is what tells a broker to forget."""

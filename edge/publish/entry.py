@@ -17,6 +17,7 @@ from edge.publish.messages import (
     WireMessage,
     replayed_payload,
 )
+from edge.publish.ring import Slot
 
 __all__ = ["Entry", "GapRun", "Number", "entry_from_message", "replay_of"]
 
@@ -43,7 +44,7 @@ class Entry:
     `encode` gives the payload, always the same, and is called by the sending thread. `schema` is empty for messages
     that are not ours. `gap_count` is how many numbers a gap record declares. `was_sent` says that it was on its way
     when a connection was lost, so that the broker may have it. `is_replay` says that it is late and goes to the topic
-    of late ones. `accepted_at_s` is seconds of `time.monotonic`.
+    of late ones. `accepted_at_s` is seconds of `time.monotonic`. `slot` is where it lies in a ring, if it does.
     """
 
     topic: str
@@ -57,6 +58,7 @@ class Entry:
     was_sent: bool = False
     is_replay: bool = False
     accepted_at_s: float = field(default_factory=time.monotonic)
+    slot: Slot | None = None
 
     @property
     def may_be_replayed(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from edge.publish.entry import Entry, GapRun, entry_from_message
 from edge.publish.messages import GapReason
@@ -63,6 +63,11 @@ class Losses:
     def extend(self, entries: Iterable[Entry]) -> None:
         """Add records that were made elsewhere."""
         self._records.extend(entries)
+
+    def payloads(self) -> Iterator[bytes]:
+        """Yield what would be sent if all were taken now."""
+        yield from (entry.encode() for entry in self._records)
+        yield from (run.message(self._device).encode() for run in self._runs)
 
     def clear(self) -> None:
         """Forget all."""

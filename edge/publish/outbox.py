@@ -18,14 +18,16 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from edge.deadline import Deadline
-from edge.publish.entry import Entry, replay_of
+from edge.publish.backlog import Backlog
+from edge.publish.entry import Entry, entry_from_message
+from edge.publish.kept import Kept, Left
 from edge.publish.losses import Losses
 from edge.publish.messages import GapReason
+from edge.publish.ring import Slot
 
 __all__ = ["Outbox"]
 
@@ -50,9 +52,9 @@ class Outbox:
         max_count: int = 100_000,
         live_s: float = math.inf,
         now_s: Callable[[], float] = time.monotonic,
+        kept: Kept | None = None,
     ) -> None:
-        self._live_s = live_s
-        self._now_s = now_s
+        self._kept = kept
         self._max_bytes = max_bytes
         self._max_count = max_count
         self._lock = threading.Lock()
@@ -61,13 +63,12 @@ class Outbox:
         self._unsent: dict[str, None] = {}
         self._settled: set[Entry] = set()
         self._losses = Losses(device=device)
-        self._queue: deque[Entry] = deque()
-        self._replay: deque[Entry] = deque()
+        self._backlog = Backlog(live_s=live_s, now_s=now_s)
         self._suspect: Entry | None = None
-        self._queue_bytes = 0  # of both
+        self._settled_slots: list[Slot] = []
         self._in_flight: dict[Entry, None] = {}
         self._accepted = self._delivered = self._superseded = self._let_go = self._resent = 0
-        self._numbered = self._acknowledged = self._declared = self._lost = self._sent_again = self._late = 0
+        self._numbered = self._acknowledged = self._declared = self._lost = self._sent_again = 0
         self._is_over = False
 
     def put(self, entry: Entry) -> None:
@@ -78,11 +79,22 @@ class Outbox:
                 self._put_retained(entry)
                 return
             self._numbered += entry.number is not None
-            self._queue.append(entry)
-            self._queue_bytes += entry.cost_bytes
-            self._age(_AGED_PER_PUT)
-            if self._queue_bytes > self._max_bytes or len(self._queue) + len(self._replay) > self._max_count:
-                self._evict()
+            self._backlog.append(self._stored(entry))
+            self._backlog.age(_AGED_PER_PUT)
+            if self._backlog.size_bytes > self._max_bytes or len(self._backlog) > self._max_count:
+                self._evict(self._max_bytes, self._max_count)
+
+    def restore(self, left: Left) -> None:
+        """Take over what an earlier start has kept, to be sent as late, in its order."""
+        with self._lock:
+            gaps = [entry_from_message(gap) for gap in left.gaps]
+            self._losses.extend(gaps)
+            self._accepted += len(left.entries) + len(gaps)
+            declared = sum(gap.gap_count for gap in gaps)
+            self._declared += declared
+            self._numbered += declared + sum(entry.number is not None for entry in left.entries)
+            for entry in left.entries:
+                self._backlog.append_late(entry)
 
     def refresh(self, entry: Entry) -> None:
         """Put a newer wording of a topic's retained message: not counted again while the older one is unsent."""
@@ -100,21 +112,23 @@ class Outbox:
     @property
     def late(self) -> int:
         """How many messages were too late to be live so far."""
-        return self._late
+        return self._backlog.late
 
     @property
     def has_replay(self) -> bool:
         """Whether late messages wait."""
-        return bool(self._replay)
+        return self._backlog.replays > 0
 
     def take(self, *, may_replay: bool = True) -> Entry | None:
         """Return the next entry to send, now in flight; None when there is none."""
         with self._lock:
-            self._age(_AGED_PER_TAKE)
+            self._backlog.age(_AGED_PER_TAKE)
             entry = self._next(may_replay=may_replay)
             if entry is not None:
                 self._in_flight[entry] = None
                 self._sent_again += entry.was_sent and entry.number is not None
+                if entry.slot is not None:
+                    entry.slot.mark_sent()
             return entry
 
     def acknowledge(self, entry: Entry) -> None:
@@ -129,6 +143,10 @@ class Outbox:
                 self._delivered += 1
                 self._acknowledged += entry.number is not None
             self._settle(entry)
+            if entry.slot is not None:
+                entry.slot.settle()
+            if entry.gap_count:
+                self._commit()
             self._notify_if_idle()
 
     def park(self, entry: Entry, reason: GapReason) -> None:
@@ -164,14 +182,17 @@ class Outbox:
                     self._suspect = sent
                 self._return(sent)
             self._in_flight.clear()
-            self._age_returned()
+            self._backlog.age_returned()
             self._unsent = {topic: None for topic, latest in self._retained.items() if latest is not self._suspect}
 
     def end(self) -> int:
         """Nothing is sent from now on: return how many messages are left, which stay counted as `waiting`."""
         with self._lock:
             if not self._is_over:
-                self._lose_records()
+                if self._kept is None:
+                    self._lose_records()
+                else:
+                    self._kept.close()
                 self._is_over = True
                 self._idle.notify_all()
             return self._waiting()
@@ -183,9 +204,8 @@ class Outbox:
             self._let_go += left
             self._lose_records()
             self._lost += sum(entry.number is not None for entry in self._undelivered())
-            for lane in (self._unsent, self._losses, self._in_flight, self._queue, self._replay):
+            for lane in (self._unsent, self._losses, self._in_flight, self._backlog):
                 lane.clear()
-            self._queue_bytes = 0
             self._suspect = None
             self._idle.notify_all()
             return left
@@ -198,16 +218,15 @@ class Outbox:
     def has_more(self, *, may_replay: bool = True) -> bool:
         """Return whether `take` would give something."""
         with self._lock:
-            self._age(_AGED_PER_TAKE)
-            if self._unsent or self._losses or self._queue or (may_replay and self._replay):
+            self._backlog.age(_AGED_PER_TAKE)
+            if self._unsent or self._losses or self._is_suspect_waiting():
                 return True
-            return self._is_suspect_waiting()
+            return self._backlog.has_more(may_replay=may_replay)
 
     def oldest_s(self) -> float:
         """Return how long the oldest message has waited that is not retained; 0 where there is none."""
         with self._lock:
-            heads = [lane[0].accepted_at_s for lane in (self._replay, self._queue) if lane]
-            return max(0.0, self._now_s() - min(heads)) if heads else 0.0
+            return self._backlog.oldest_s()
 
     def wait_idle(self, timeout_s: float) -> bool:
         """Wait until everything accepted is settled, or nothing more is sent; return whether it is settled."""
@@ -234,19 +253,20 @@ class Outbox:
                 "superseded": self._superseded,
                 "resent": self._resent,
                 "in_flight": len(self._in_flight),
-                "waiting_bytes": self._queue_bytes,
+                "waiting_bytes": self._backlog.size_bytes,
                 "numbered": self._numbered,
                 "numbered_acknowledged": self._acknowledged,
                 "numbered_waiting": self._numbered - self._acknowledged - self._declared - self._lost,
                 "numbered_in_gaps": self._declared,
                 "numbered_lost": self._lost,
                 "numbered_sent_again": self._sent_again,
-                "numbered_late": self._late,
-                "replay_waiting": len(self._replay),
+                "numbered_late": self._backlog.late,
+                "replay_waiting": self._backlog.replays,
             }
 
     def _give_up(self, entry: Entry, reason: GapReason) -> None:
         self._forget(entry, reason)
+        self._commit()
         if self._retained.get(entry.topic) is entry:  # not again with the next connection
             del self._retained[entry.topic]
         self._notify_if_idle()
@@ -280,46 +300,36 @@ class Outbox:
             return self._losses.take()
         if self._is_suspect_waiting():
             return self._suspect
-        lane = self._queue or self._replay
-        if not lane or (lane is self._replay and not may_replay):
-            return None
-        entry = lane.popleft()
-        self._queue_bytes -= entry.cost_bytes
-        return entry
+        return self._backlog.take(may_replay=may_replay)
 
-    def _age(self, most: int) -> None:
-        """Move what has waited too long to be live; at most so many."""
-        oldest_s = self._now_s() - self._live_s
-        while most and self._queue and self._queue[0].accepted_at_s < oldest_s and self._queue[0].may_be_replayed:
-            most -= 1
-            self._late += 1
-            late = self._queue.popleft()
-            self._replay.append(replay_of(late))
-            self._queue_bytes += self._replay[-1].cost_bytes - late.cost_bytes
+    def _stored(self, entry: Entry) -> Entry:
+        """Return the entry as it is kept over the process; older ones are let go for it."""
+        if self._kept is None or self._is_over:
+            return entry
+        while (stored := self._kept.store(entry)) is None and self._backlog:
+            self._evict(self._backlog.size_bytes, len(self._backlog))
+        return stored or entry
 
-    def _age_returned(self) -> None:
-        """Move what came back and is older than the latest of the late ones to its place among them."""
-        returned: list[Entry] = []
-        while self._replay and self._queue and self._queue[0].accepted_at_s < self._replay[-1].accepted_at_s:
-            if not self._queue[0].may_be_replayed:
-                break
-            self._queue_bytes -= self._queue[0].cost_bytes
-            returned.append(replay_of(self._queue.popleft()))
-            self._queue_bytes += returned[-1].cost_bytes
-        newer: list[Entry] = []
-        while returned and self._replay and self._replay[-1].accepted_at_s > returned[0].accepted_at_s:
-            newer.append(self._replay.pop())
-        self._late += len(returned)
-        self._replay.extend(sorted([*returned, *reversed(newer)], key=lambda entry: entry.accepted_at_s))
-
-    def _evict(self) -> None:
+    def _evict(self, max_bytes: int, max_count: int) -> None:
         """Let the oldest go until an eighth of the bounds is free."""
-        max_bytes = self._max_bytes - self._max_bytes // _EVICTION_SHARE
-        max_count = self._max_count - self._max_count // _EVICTION_SHARE
-        while self._queue_bytes > max_bytes or len(self._queue) + len(self._replay) > max_count:
-            entry = (self._replay or self._queue).popleft()
-            self._queue_bytes -= entry.cost_bytes
-            self._forget(entry, "spool-bytes")
+        max_bytes -= max_bytes // _EVICTION_SHARE
+        max_count -= max_count // _EVICTION_SHARE
+        while self._backlog and (self._backlog.size_bytes > max_bytes or len(self._backlog) > max_count):
+            self._forget(self._backlog.take_oldest(), "spool-bytes")
+        self._commit()
+
+    def _commit(self) -> None:
+        """Keep what is declared over the process, and only then give up the messages that it names."""
+        if self._kept is not None and not self._is_over:
+            flying = [entry.encode() for entry in self._in_flight if entry.gap_count]
+            suspected = [self._suspect.encode()] if self._is_gap_suspected() and self._suspect is not None else []
+            self._kept.note([*flying, *suspected, *self._losses.payloads()])
+        for slot in self._settled_slots:
+            slot.settle()
+        self._settled_slots.clear()
+
+    def _is_gap_suspected(self) -> bool:
+        return self._suspect is not None and self._suspect.gap_count > 0 and self._is_suspect_waiting()
 
     def _forget(self, entry: Entry, reason: GapReason) -> None:
         if self._is_settled(entry):
@@ -328,6 +338,8 @@ class Outbox:
         self._declared -= entry.gap_count
         self._lost += entry.gap_count
         self._settle(entry)
+        if entry.slot is not None:
+            self._settled_slots.append(entry.slot)
         if entry.number is not None:
             self._declared += 1
             self._accepted += self._losses.add(entry, reason)
@@ -347,8 +359,7 @@ class Outbox:
         elif entry.gap_count:
             self._losses.put_back(entry)
         else:
-            (self._replay if entry.is_replay else self._queue).appendleft(entry)
-            self._queue_bytes += entry.cost_bytes
+            self._backlog.put_back(entry)
 
     def _return_retained(self, entry: Entry) -> None:
         if self._retained.get(entry.topic) is not entry:
@@ -371,15 +382,15 @@ class Outbox:
         unsent = sum(not self._is_settled(self._retained[topic]) for topic in self._unsent)
         in_flight = sum(not self._is_settled(entry) for entry in self._in_flight)
         is_suspect = self._is_suspect_waiting() and self._suspect not in self._settled
-        return unsent + in_flight + len(self._losses) + len(self._queue) + len(self._replay) + is_suspect
+        return unsent + in_flight + len(self._losses) + len(self._backlog) + is_suspect
 
     def _is_suspect_waiting(self) -> bool:
         return self._suspect is not None and self._suspect not in self._in_flight
 
     def _undelivered(self) -> list[Entry]:
-        waiting = [*self._in_flight, *self._queue, *self._replay]
+        waiting = [*self._in_flight, *self._backlog]
         return [*waiting, self._suspect] if self._suspect is not None and self._is_suspect_waiting() else waiting
 
     def _notify_if_idle(self) -> None:
-        if not (self._in_flight or self._queue or self._replay or self._unsent) and not self._waiting():
+        if not (self._in_flight or self._backlog or self._unsent) and not self._waiting():
             self._idle.notify_all()

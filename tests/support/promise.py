@@ -74,7 +74,7 @@ def findings(messages: Iterable[tuple[str, bytes]]) -> Findings:
 
 
 def _enter_gap(found: Findings, gap: dict[str, Any]) -> None:
-    account = (gap["stream"], gap["epoch"])
+    account = (gap["stream"] if gap["of"] == "detections" else f"{gap['stream']} {gap['of']}", gap["epoch"])
     if gap["to"] is None:
         raise AssertionError(f"an open gap has to be judged by its test: {gap}")
     numbers = set(range(gap["from"], gap["to"] + 1))

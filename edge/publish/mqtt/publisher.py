@@ -18,6 +18,7 @@ from edge.protocols import Message
 from edge.publish.announced import NoStreamState
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.entry import entry_from_message
+from edge.publish.kept import Left, open_kept
 from edge.publish.messages import InfoMessage, StateMessage, StreamStateMessage
 from edge.publish.mqtt.client import Connection, connect
 from edge.publish.mqtt.connection import Waker, Will
@@ -66,6 +67,7 @@ class MqttPublisher:
         credential: Credential | None = None,
         base_dir: Path | None = None,
         max_bytes: int = 8 << 20,
+        ring_path: Path | None = None,
         close_timeout_s: float = 5.0,
         ack_timeout_s: float = 15.0,
         live_s: float = LIVE_S,
@@ -78,7 +80,10 @@ class MqttPublisher:
         self._endpoint = endpoint_from_config(
             config, client_id=f"edge-{info.device}", credential=credential, base_dir=base_dir
         )
-        self._outbox = Outbox(device=info.device, max_bytes=max_bytes, live_s=live_s)
+        kept, left = (None, Left()) if ring_path is None else open_kept(ring_path, max_bytes, info=info)
+        self._outbox = Outbox(device=info.device, max_bytes=max_bytes, live_s=live_s, kept=kept)
+        self._outbox.restore(left)
+        self._is_kept = kept is not None
         self._suspects = Suspects()
         self._hold_min_s = hold_min_s
         self._lag_s = lag_s
@@ -204,7 +209,8 @@ class MqttPublisher:
                 self._recover(BrokerError(Trouble.LOST, "the broker's answer was not understood"), connected_at_s)
         left = self._outbox.end()
         if left:
-            _log.warning("messages not delivered at the end count=%d status=%s", left, self._status)
+            what = "kept for the next start" if self._is_kept else "lost"
+            _log.warning("messages not delivered at the end count=%d: %s status=%s", left, what, self._status)
         self._waker.close()
 
     def _may_go_on(self) -> bool:
@@ -303,8 +309,9 @@ class MqttPublisher:
         if trouble.kind in _NO_LAST_ATTEMPT:
             self._closing.wait(delay_s)
         elif not self._is_over:
-            self._nudge.wait(delay_s)
             self._nudge.clear()
+            if not self._closing.is_set():
+                self._nudge.wait(delay_s)
 
     def _adapt(self, kind: Trouble) -> None:
         self._protocol.failed(kind)

@@ -51,7 +51,16 @@ def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:
     if config.mqtt is not None:
         name = config.mqtt.credential
         credential = None if name is None else read_credential(name)
-        publishers.append(MqttPublisher(config.mqtt, info=info, credential=credential, base_dir=pipeline.path.parent))
+        publishers.append(
+            MqttPublisher(
+                config.mqtt,
+                info=info,
+                credential=credential,
+                base_dir=pipeline.path.parent,
+                max_bytes=config.mqtt.memory_mib << 20,
+                ring_path=_ring_path(),
+            )
+        )
     if config.publish.jsonl is not None:
         target = config.publish.jsonl
         path = target if target == "-" else str(pipeline.resolve(target))
@@ -59,6 +68,7 @@ def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:
     publisher = FanoutPublisher(publishers)
     for stream in removed_streams(_state_dir(pipeline), info.streams):
         publisher.publish(NoStreamState(stream))
+        publisher.publish(NoStreamState(stream, "occupancy"))
     return publisher
 
 
@@ -104,6 +114,12 @@ def birth_message(
         streams=[stream.id for stream in config.streams],
         boot_id=read_file(_BOOT_ID).decode("ascii").strip() if _BOOT_ID.exists() else None,
     )
+
+
+def _ring_path() -> Path | None:
+    """Return where messages outlive the process: only a service has such a place."""
+    given = os.environ.get("RUNTIME_DIRECTORY")
+    return Path(given.split(":")[0]) / "outbox.ring" if given else None  # systemd's; several are separated by colons
 
 
 def _state_dir(pipeline: Pipeline) -> Path:

@@ -279,7 +279,7 @@ class OutboxMachine(RuleBasedStateMachine):
         counts = self.outbox.counts()
         assert counts["accepted"] == counts["delivered"] + counts["waiting"] + counts["dropped"]
         assert counts["numbered"] == sum(self.next.values()) - 2
-        assert counts["numbered_waiting"] == len(self.outbox._queue) + sum(
+        assert counts["numbered_waiting"] == len(self.outbox._backlog) + sum(
             entry.number is not None for entry in self.outbox._in_flight
         )
 

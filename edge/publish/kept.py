@@ -1,0 +1,197 @@
+"""An outbox's messages in a ring that outlives the process: how they get in, and how the next start finds them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias, get_args
+
+import msgspec
+
+from edge.publish.entry import Entry, Number
+from edge.publish.messages import GapMessage, InfoMessage, NumberedKind
+from edge.publish.ring import Found, Record, Ring, RingError
+
+__all__ = ["Kept", "Left", "open_kept"]
+
+_Account: TypeAlias = tuple[str, int, NumberedKind]
+
+_KINDS: tuple[NumberedKind, ...] = get_args(NumberedKind)
+
+_decoder = msgspec.json.Decoder(GapMessage)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What an earlier process has left: entries in their order, and records of what it had let go."""
+
+    entries: Sequence[Entry] = ()
+    gaps: Sequence[GapMessage] = ()
+
+
+class Kept:
+    """Keeps entries in a ring, and beside them the gap records that are not delivered yet."""
+
+    def __init__(self, ring: Ring, *, info: InfoMessage) -> None:
+        self._ring = ring
+        self._about = json.dumps({"epoch": info.epoch, "streams": info.streams}).encode()
+
+    def store(self, entry: Entry) -> Entry | None:
+        """Return the entry as it lies in the ring; None while there is no room.
+
+        One that is larger than the ring's parts stays in memory; its number is kept, so that a loss is declared.
+        """
+        head = _head(entry)
+        payload = entry.encode()
+        slot = self._ring.append(head, payload)
+        if slot is not None:
+            if entry.was_sent:
+                slot.mark_sent()
+            return replace(entry, encode=slot.read, size_bytes=len(payload), slot=slot)
+        if self._ring.could_hold(len(head) + len(payload)):
+            return None
+        slot = self._ring.append(head, b"")
+        return None if slot is None else replace(entry, encode=lambda: payload, slot=slot)
+
+    def note(self, gaps: Iterable[bytes]) -> None:
+        """Keep the payloads of all gap records that wait or are on their way."""
+        text = b'{"about":' + self._about + b',"gaps":[' + b",".join(gaps) + b"]}"
+        if not self._ring.note(text):
+            _log.error("gap records are too many to be kept over the process bytes=%d", len(text))
+
+    def close(self) -> None:
+        """Leave what is there to the next start."""
+        self._ring.close()
+
+
+def open_kept(path: Path, max_bytes: int, *, info: InfoMessage) -> tuple[Kept | None, Left]:
+    """Return a ring at `path` that holds what an earlier process left there, and what that is.
+
+    A damaged one is set aside beside it, and what cannot be read is declared. Without room, or while another process
+    uses it, there is none: logged, and no error.
+    """
+    found: Found | None = None
+    try:
+        found = Found(path) if path.exists() else None
+        ring = Ring.create(path.with_name(f".{path.name}.new"), max_bytes)
+    except (OSError, RingError) as error:
+        _log.warning("messages are not kept over a restart path=%s error=%s", path, error)
+        return None, Left() if found is None else _left(found, info)
+    left = Left() if found is None else _left(found, info)
+    kept = Kept(ring, info=info)
+    stored = [kept.store(entry) for entry in left.entries]
+    if found is not None and found.is_damaged:
+        aside = path.with_name(f"{path.name}.damaged")
+        path.replace(aside)
+        _log.error("messages of the last run are damaged path=%s: set aside, and declared as a gap", aside)
+    kept.note(gap.encode() for gap in left.gaps)
+    path.with_name(f".{path.name}.new").replace(path)
+    if left.entries or left.gaps:
+        _log.info("messages of the last run are sent now count=%d gaps=%d", len(left.entries), len(left.gaps))
+    return kept, Left([new or old for new, old in zip(stored, left.entries, strict=True)], left.gaps)
+
+
+def _head(entry: Entry) -> bytes:
+    number = entry.number
+    fields = [entry.topic, entry.schema]
+    if number is not None:
+        fields += [number.stream, str(number.epoch), str(number.seq), number.captured_at, number.of]
+    return "\0".join(fields).encode()
+
+
+def _left(found: Found, info: InfoMessage) -> Left:
+    about, gaps = _read_notes(found.notes)
+    declared: dict[_Account, list[GapMessage]] = defaultdict(list)
+    for gap in gaps:
+        declared[gap.stream, gap.epoch, gap.of].append(gap)
+    entries = [_entry(record) for record in found.records]
+    whole = [one for one in entries if one is not None and not _is_in(one, declared)]
+    gaps += [_gap_of(one, info) for one in whole if not one.size_bytes and one.number is not None]
+    if found.is_damaged or None in entries:
+        gaps += _open_gaps(about, info, whole)
+    return Left([one for one in whole if one.size_bytes], gaps)
+
+
+def _is_in(entry: Entry, declared: Mapping[_Account, Sequence[GapMessage]]) -> bool:
+    number = entry.number
+    if number is None:
+        return False
+    gaps = declared.get((number.stream, number.epoch, number.of), ())
+    return any(gap.to is not None and gap.exact and gap.from_ <= number.seq <= gap.to for gap in gaps)
+
+
+def _entry(record: Record) -> Entry | None:
+    try:
+        topic, schema, *rest = record.head.decode().split("\0")
+        number = None
+        if rest:
+            stream, epoch, seq, captured_at, of = rest
+            number = Number(stream, int(epoch), int(seq), captured_at, msgspec.convert(of, NumberedKind))
+    except (ValueError, msgspec.ValidationError):
+        return None
+    payload = record.payload
+    return Entry(
+        topic=topic,
+        encode=lambda: payload,
+        size_bytes=len(payload),
+        schema=schema,
+        number=number,
+        was_sent=record.was_sent,
+    )
+
+
+def _read_notes(text: bytes) -> tuple[dict[str, object], list[GapMessage]]:
+    """Return epoch and streams of the process that wrote them, and the gap records that it had not delivered."""
+    try:
+        notes = json.loads(text) if text else {"about": {}, "gaps": []}
+        return dict(notes["about"]), [_decoder.decode(json.dumps(gap).encode()) for gap in notes["gaps"]]
+    except (ValueError, KeyError, TypeError, msgspec.DecodeError):
+        return {}, []
+
+
+def _gap_of(entry: Entry, info: InfoMessage) -> GapMessage:
+    number = entry.number
+    assert number is not None
+    return GapMessage(
+        device=info.device,
+        stream=number.stream,
+        epoch=number.epoch,
+        from_=number.seq,
+        to=number.seq,
+        count=1,
+        reason="oversize",
+        first_at=number.captured_at,
+        last_at=number.captured_at,
+        exact=not entry.was_sent,
+        of=number.of,
+    )
+
+
+def _open_gaps(about: dict[str, object], info: InfoMessage, whole: Sequence[Entry]) -> list[GapMessage]:
+    """Return that any number of the last run may be missing, for each of its streams."""
+    epoch = about.get("epoch")
+    streams = about.get("streams")
+    accounts: set[_Account] = {(one.stream, one.epoch, one.of) for entry in whole if (one := entry.number) is not None}
+    for stream in streams if isinstance(streams, list) else info.streams:
+        for of in _KINDS:
+            accounts.add((str(stream), epoch if isinstance(epoch, int) else max(1, info.epoch - 1), of))
+    return [
+        GapMessage(
+            device=info.device,
+            stream=stream,
+            epoch=number,
+            from_=1,
+            to=None,
+            count=None,
+            reason="spool-corrupt",
+            exact=False,
+            of=of,
+        )
+        for stream, number, of in sorted(accounts)
+    ]

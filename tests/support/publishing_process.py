@@ -1,0 +1,40 @@
+"""A process that publishes until it is killed: `python -m tests.support.publishing_process PORT RING EPOCH NUMBERS`.
+
+It writes the last number for which `publish` has returned into the file NUMBERS, which is mapped into memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from edge.config.schema import MqttConfig
+from edge.publish.mqtt.publisher import MqttPublisher
+from edge.publish.mqtt.trouble import Backoff
+from tests.support.wire_messages import birth, detections
+
+
+def main(port: str, ring: str, epoch: str, numbers: str) -> None:
+    last = mmap.mmap(os.open(numbers, os.O_RDWR), 8)
+    publisher = MqttPublisher(
+        MqttConfig(host="127.0.0.1", port=int(port), site="north", tls=False),
+        info=msgspec.structs.replace(birth(), epoch=int(epoch)),
+        ring_path=Path(ring),
+        max_bytes=1 << 20,
+        backoff=Backoff(min_s=0.02, max_s=0.1),
+    )
+    print("ready", flush=True)
+    for seq in range(1, 1 << 30):
+        publisher.publish(detections(seq, epoch=int(epoch), count=seq % 20))
+        struct.pack_into("<Q", last, 0, seq)
+        time.sleep(0.0005)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

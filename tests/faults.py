@@ -87,6 +87,39 @@ FAULTS: dict[int, tuple[str, str, str]] = {
     26: ("Ctrl-C once and twice in a rollout", "once: what runs is finished; twice: 130 within a second", ""),
     27: ("The engine hangs", "the watchdog starves", ""),
     28: ("All cameras are down", "the service lives on", ""),
+    30: (
+        "The broker is away for long, at full rate",
+        "memory stays within its bound; what is let go is declared",
+        "the rate is real, the hour is not",
+    ),
+    31: (
+        "The connection to the broker breaks at random points",
+        "nothing is lost undeclared, duplicates are those that were on their way, order is kept on each topic",
+        "a thousand of them with EDGE_LONG_TESTS, forty without",
+    ),
+    32: ("The broker freezes, or acknowledges nothing any more", "is noticed, and all of it is sent again", ""),
+    33: (
+        "The broker refuses: credentials, busy",
+        "the reason is told, never `connected`; five minutes for a refusal",
+        "",
+    ),
+    34: (
+        "Receive Maximum, Maximum Packet Size, no retain, no QoS 1",
+        "a strict broker sees no violation; what is too large is declared",
+        "",
+    ),
+    35: ("A PUBACK refuses: quota, access list", "retried within a bound, then given up and declared", ""),
+    36: ("Two services with one client id", "the fight ends, with the reason", ""),
+    37: (
+        "The service is killed at random points",
+        "what it had accepted is sent by the next start, or declared",
+        "power cuts: what is in the ring is lost then; two hundred kills with EDGE_LONG_TESTS",
+    ),
+    38: (
+        "The ring of messages is damaged, or has no room",
+        "set aside and declared; without room messages are in memory, which is said",
+        "",
+    ),
 }
 """By number: what happens, what has to be shown, and what is not shown."""
 

@@ -97,7 +97,7 @@ def test_restarts_of_the_broker_lose_nothing(make_broker, make_publisher, make_c
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_aborts_anywhere_lose_nothing_and_repeat_little(broker, collector, make_publisher, seed):
+def test_f31_aborts_anywhere_lose_nothing_and_repeat_little(broker, collector, make_publisher, seed):
     rng = random.Random(seed)
     aborts = [1, 2, 3, *(rng.randint(1, 120) for _ in range(7))]
     rng.shuffle(aborts)
@@ -148,7 +148,7 @@ def test_the_latest_state_of_a_stream_is_sent_again_after_a_reconnect(make_broke
     assert all(message.retain for message in collector.messages)
 
 
-def test_a_frozen_broker_is_noticed(make_broker, make_publisher):
+def test_f32_a_frozen_broker_is_noticed(make_broker, make_publisher):
     broker = make_broker().start()
     publisher = make_publisher(broker.port, keepalive_s=1, ack_timeout_s=60)
     assert publisher.flush(5)
@@ -160,7 +160,7 @@ def test_a_frozen_broker_is_noticed(make_broker, make_publisher):
     assert publisher.flush(10)
 
 
-def test_a_broker_that_stops_acknowledging_is_noticed(make_publisher):
+def test_f32_a_broker_that_stops_acknowledging_is_noticed(make_publisher):
     with FakeBroker() as fake:
         publisher = make_publisher(fake.port, ack_timeout_s=0.3)
         assert publisher.flush(5)
@@ -170,7 +170,7 @@ def test_a_broker_that_stops_acknowledging_is_noticed(make_publisher):
         wait_until(lambda: "nothing acknowledged" in publisher.status, what="the silence", timeout_s=5)
 
 
-def test_a_long_outage_is_bounded_and_declared(make_broker, make_publisher, make_collector):
+def test_f30_a_long_outage_is_bounded_and_declared(make_broker, make_publisher, make_collector):
     broker = make_broker()
     publisher = make_publisher(broker.port, max_bytes=1 << 20)
     tracemalloc.start()

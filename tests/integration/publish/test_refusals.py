@@ -93,7 +93,7 @@ def test_a_wrong_password_is_named_as_a_possible_cause(make_broker, make_publish
     expect(publisher, "user name or password of mqtt.credential may be wrong")
 
 
-def test_a_wrong_password_is_told_once_and_not_tried_again(make_broker, make_publisher, caplog):
+def test_f33_a_wrong_password_is_told_once_and_not_tried_again(make_broker, make_publisher, caplog):
     caplog.set_level(logging.DEBUG)
     broker = make_broker(users={"gate": "right"}).start()
     wrong = Credential(user="gate", password=SECRET)
@@ -152,7 +152,7 @@ def test_a_broker_without_v5_is_spoken_to_in_v311(make_publisher, on_v5, caplog)
 
 
 @pytest.mark.parametrize("receive_maximum", [1, 2, 10, 1000])
-def test_receive_maximum_is_kept_also_after_a_reconnect(make_publisher, receive_maximum):
+def test_f34_receive_maximum_is_kept_also_after_a_reconnect(make_publisher, receive_maximum):
     with FakeBroker(Behaviour(receive_maximum=receive_maximum)) as fake:
         publisher = make_publisher(fake.port)
         for seq in range(1, 31):
@@ -165,7 +165,7 @@ def test_receive_maximum_is_kept_also_after_a_reconnect(make_publisher, receive_
         assert {p.topic.rpartition("/")[2] for p in fake.accepted} == {"info", "state", "detections"}
 
 
-def test_a_broker_without_retain_and_qos_1_gets_neither(make_publisher):
+def test_f34_a_broker_without_retain_and_qos_1_gets_neither(make_publisher):
     with FakeBroker(Behaviour(can_retain=False, maximum_qos=0)) as fake:
         publisher = make_publisher(fake.port)
         publisher.publish(detections(1))
@@ -193,7 +193,7 @@ def test_a_message_that_is_too_large_is_declared_and_blocks_nothing(make_publish
         assert b'"oversize"' in gap
 
 
-def test_a_quota_is_waited_for(make_publisher, caplog):
+def test_f35_a_quota_is_waited_for(make_publisher, caplog):
     with FakeBroker() as fake:
         refused = []
 
@@ -215,7 +215,7 @@ def test_a_quota_is_waited_for(make_publisher, caplog):
         publisher.close()
 
 
-def test_a_topic_that_is_not_allowed_is_declared_and_told_once(make_publisher, caplog):
+def test_f35_a_topic_that_is_not_allowed_is_declared_and_told_once(make_publisher, caplog):
     with FakeBroker() as fake:
         fake.behaviour.puback_reason = lambda publish: 0x87 if publish.topic.endswith("detections") else 0
         publisher = make_publisher(fake.port)
@@ -230,7 +230,7 @@ def test_a_topic_that_is_not_allowed_is_declared_and_told_once(make_publisher, c
         publisher.close()
 
 
-def test_no_subscriber_is_no_failure(make_publisher):
+def test_f35_no_subscriber_is_no_failure(make_publisher):
     with FakeBroker() as fake:
         fake.behaviour.puback_reason = lambda publish: 0x10
         publisher = make_publisher(fake.port)
@@ -242,7 +242,7 @@ def test_no_subscriber_is_no_failure(make_publisher):
 
 
 @pytest.mark.parametrize("reason", [0x88, 0x9C])
-def test_a_busy_broker_is_tried_again_and_told_once(make_publisher, caplog, reason):
+def test_f33_a_busy_broker_is_tried_again_and_told_once(make_publisher, caplog, reason):
     with FakeBroker(Behaviour(connack_reason=reason)) as fake:
         publisher = make_publisher(fake.port)
         wait_until(lambda: len(fake.connects) >= 3, what="several attempts")
@@ -253,7 +253,7 @@ def test_a_busy_broker_is_tried_again_and_told_once(make_publisher, caplog, reas
         publisher.close()
 
 
-def test_two_takeovers_in_a_minute_end_the_fight(make_publisher, caplog):
+def test_f36_two_takeovers_in_a_minute_end_the_fight(make_publisher, caplog):
     with FakeBroker(Behaviour(disconnect_reason=0x8E)) as fake:
         publisher = make_publisher(fake.port)
         expect(publisher, "another client uses this client id")

@@ -50,7 +50,10 @@ class Frames:
 def has_said_goodbye(collector):
     """Return whether the device's last word has come: a broker sends one subscriber what it has in its order."""
     last = collector.messages[-20:]
-    return any(one.topic.endswith("gate-01/state") and b'"offline"' in one.payload and b'"stopped"' in one.payload for one in last)
+    return any(
+        one.topic.endswith("gate-01/state") and b'"offline"' in one.payload and b'"stopped"' in one.payload
+        for one in last
+    )
 
 
 @pytest.mark.parametrize("protocol", ["v5", "v3.1.1"])

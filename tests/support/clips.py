@@ -53,6 +53,8 @@ def write_clip(
     gop: int = 15,
     b_frames: int = 0,
     x265: str = "",
+    is_full_range: bool = False,
+    is_colour_in_container: bool = False,
 ) -> Path:
     """Encode `count` numbered pictures as 4:2:0 (I420); the container follows from the suffix."""
     options = {
@@ -71,12 +73,18 @@ def write_clip(
         if codec not in ("libx264", "libx265"):
             stream.bit_rate = 4_000_000
         if colour is not None:
-            stream.codec_context.colorspace, stream.codec_context.color_range = colour, 1
+            if is_colour_in_container:  # the muxer writes them only with these
+                primaries = 1 if colour == BT709 else 6
+                stream.codec_context.color_primaries = stream.codec_context.color_trc = primaries
+            stream.codec_context.colorspace, stream.codec_context.color_range = colour, 2 if is_full_range else 1
         for i in range(first, first + count):
             frame = av.VideoFrame.from_ndarray(numbered(i, width=width, height=height), "rgb24")
             # The encoder converts; it must use the matrix that the clip then declares, or that readers assume.
             matrix = 1 if colour == BT709 else 5
-            frame = frame.reformat(format=stream.pix_fmt, dst_colorspace=matrix, src_color_range=2, dst_color_range=1)
+            range_ = 2 if is_full_range else 1
+            frame = frame.reformat(
+                format=stream.pix_fmt, dst_colorspace=matrix, src_color_range=2, dst_color_range=range_
+            )
             for packet in stream.encode(frame):
                 container.mux(packet)
         for packet in stream.encode():

@@ -52,6 +52,7 @@ class PipelineBuilder:
         pipeline: the pipeline, in state NULL.
         problem: what went wrong in a callback of a streaming thread, for the reader to raise.
         clean: tells which frames are clean; None as long as the codec is not known.
+        container_colour: colorimetry that the container states of H.264 or H.265, which the coded video overrules.
     """
 
     def __init__(self, stream: StreamConfig, address: Address, *, is_nvmm: bool) -> None:
@@ -64,8 +65,10 @@ class PipelineBuilder:
         self._has_other_media = False
         self._source: Any = None
         self._handlers: list[tuple[Any, int]] = []
+        self._probes: list[tuple[Any, int]] = []
         self.problem: Exception | None = None
         self.clean: CleanFrames | None = None
+        self.container_colour: str | None = None
         self._is_nvmm = is_nvmm
         self.pipeline = self._gst.Pipeline.new(None)
         self._tail = self._add(parse_bin(self._tail_text(), has_pads=True))
@@ -87,10 +90,12 @@ class PipelineBuilder:
         return SourceError(f"{self._address.shown}: there is no video in it", is_permanent=is_final)
 
     def disconnect(self) -> None:
-        """Let go of the pipeline: signal handlers hold us, and we hold it."""
+        """Let go of the pipeline: signal handlers and probes hold us, and we hold it."""
         for element, handler in self._handlers:
             element.disconnect(handler)
-        self._handlers = []
+        for pad, probe in self._probes:
+            pad.remove_probe(probe)
+        self._handlers, self._probes = [], []
         if self.clean is not None:
             self.clean.disconnect()
 
@@ -153,6 +158,8 @@ class PipelineBuilder:
         for name, value in properties.items():
             source.set_property(name, value)
         parser = made.get_by_name("parse") or source
+        if section in ("file", "http-file"):
+            self._connect(parser, "element-added", self._on_element_added)
         self._connect(parser, "pad-added", self._on_pad_added)
         self._connect(parser, "no-more-pads", self._on_no_more_pads)
 
@@ -174,6 +181,26 @@ class PipelineBuilder:
 
     def _on_pad_added(self, _element: Any, pad: Any) -> None:
         self._guarded(lambda: self._take_pad(pad))
+
+    def _on_element_added(self, _bin: Any, element: Any) -> None:
+        factory = element.get_factory()
+        if factory is not None and factory.get_name() in ("h264parse", "h265parse"):
+            pad = element.get_static_pad("sink")
+            kind = self._gst.PadProbeType.EVENT_DOWNSTREAM
+            self._probes.append((pad, pad.add_probe(kind, self._set_container_colour_apart)))
+
+    def _set_container_colour_apart(self, pad: Any, info: Any) -> Any:
+        """Parsers believe the container before the video; of full range, qtdemux (1.22) makes limited range."""
+        event = info.get_event()
+        if event.type == self._gst.EventType.CAPS and event.parse_caps().get_structure(0).has_field("colorimetry"):
+            fields = event.parse_caps().get_structure(0).copy()
+            self.container_colour = fields.get_string("colorimetry")
+            fields.remove_field("colorimetry")
+            caps = self._gst.Caps.new_empty()
+            caps.append_structure(fields)
+            pad.send_event(self._gst.Event.new_caps(caps))
+            return self._gst.PadProbeReturn.DROP
+        return self._gst.PadProbeReturn.OK
 
     def _on_new_manager(self, _source: Any, manager: Any) -> None:
         manager.set_property("do-lost", True)  # otherwise nothing behind the jitter buffer hears of a lost packet

@@ -6,6 +6,7 @@ therefore in force for exactly those frames, also when a camera changes its reso
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from edge.media.gstreamer.binding import load
@@ -17,17 +18,24 @@ __all__ = ["Gate", "declared_or_bt601"]
 _MARK_WIDTH, _MARK_HEIGHT = "edge-source-width", "edge-source-height"
 
 
-def declared_or_bt601(colorimetry: str | None) -> str | None:
+def declared_or_bt601(colorimetry: str | None, container: str | None = None) -> str | None:
     """Return the GStreamer colorimetry to read a YUV picture with, None for RGB (docs/adr/0003-colour.md).
 
-    What the stream declares is honoured; an undeclared matrix is BT.601, an undeclared range is limited.
+    What the stream declares is honoured, then what its container says; an undeclared matrix is BT.601, an undeclared
+    range is limited.
     """
     video = load().video
-    colour = video.VideoColorimetry()
+    colour, other = video.VideoColorimetry(), video.VideoColorimetry()
+    is_said_outside = container is not None and other.from_string(container)
     if colorimetry is None or not colour.from_string(colorimetry):
-        colour.from_string("bt601")
+        colour.from_string(container if is_said_outside else "bt601")
     if colour.matrix == video.VideoColorMatrix.RGB:
         return None
+    if is_said_outside:
+        if colour.matrix == video.VideoColorMatrix.UNKNOWN:
+            colour.matrix = other.matrix
+        if colour.range == video.VideoColorRange.UNKNOWN:
+            colour.range = other.range
     if colour.matrix == video.VideoColorMatrix.UNKNOWN:
         colour.matrix = video.VideoColorMatrix.BT601
     if colour.range == video.VideoColorRange.UNKNOWN:
@@ -39,8 +47,11 @@ def declared_or_bt601(colorimetry: str | None) -> str | None:
 class Gate:
     """Watches one pad and sets the `fitted` caps filter and, in software, the `colour` caps setter behind it."""
 
-    def __init__(self, pipeline: Any, preprocess: Preprocess) -> None:
+    def __init__(
+        self, pipeline: Any, preprocess: Preprocess, *, container_colour: Callable[[], str | None] = lambda: None
+    ) -> None:
         self._gst = load().gst
+        self._container_colour = container_colour
         self._preprocess = preprocess
         self._colour = pipeline.get_by_name("colour")  # absent in nvmm.launch: there the surface tells its matrix
         self._fitted = pipeline.get_by_name("fitted")
@@ -88,7 +99,7 @@ class Gate:
     def _pin_colour(self, fields: Any, behind: Any) -> None:
         is_yuv = not fields.get_value("format").startswith(("RGB", "BGR", "xRGB", "xBGR", "ARGB", "ABGR", "GBR"))
         text = fields.get_value("colorimetry") if fields.has_field("colorimetry") else None
-        colour = declared_or_bt601(text) if is_yuv else None
+        colour = declared_or_bt601(text, self._container_colour()) if is_yuv else None
         in_front = self._caps() if colour is None else self._caps(colorimetry=colour)
         self._colour.set_property("caps", in_front)
         if colour is not None:

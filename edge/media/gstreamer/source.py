@@ -43,7 +43,7 @@ class GstSource:
         self._sink = self._pipeline.get_by_name("sink")
         self._counter = self._pipeline.get_by_name("decoded")
         self._kept = self._pipeline.get_by_name("kept")
-        self._gate = Gate(self._pipeline, preprocess)
+        self._gate = Gate(self._pipeline, preprocess, container_colour=lambda: self._builder.container_colour)
         self._bus = BusReader(self._pipeline.get_bus(), address, is_live=not address.is_file_like)
         self._loop = GstLoop(self._pipeline, address.shown) if stream.loop and address.is_file_like else None
         self._lock = threading.Lock()

@@ -65,6 +65,26 @@ def test_colours_are_those_that_were_painted(tmp_path, codec, colour, width, hei
     assert np.abs(gstreamer.astype(int) - pyav).mean() < 2.5
 
 
+@pytest.mark.parametrize("is_in_container", [True, False], ids=["colr", "vui"])
+@pytest.mark.parametrize("is_full_range", [True, False], ids=["full", "limited"])
+@pytest.mark.parametrize("colour", [BT601, BT709], ids=["bt601", "bt709"])
+@pytest.mark.parametrize("name", ["a.mp4", "a.mov", "a.mkv"])
+def test_range_is_that_of_the_video_whatever_the_container_says(tmp_path, name, colour, is_full_range, is_in_container):
+    path = write_clip(
+        tmp_path / name,
+        count=2,
+        first=0b10101010,
+        colour=colour,
+        is_full_range=is_full_range,
+        is_colour_in_container=is_in_container,
+    )
+    for decoder in ("software", "pyav"):
+        image = first_image(path, decoder, 320)
+        assert np.abs(patches(image) - TRUTH).max() < 5, decoder
+        assert image[:60].min() < 6, decoder  # the blocks of the number are black and white
+        assert image[:60].max() > 249, decoder
+
+
 @pytest.mark.parametrize("colour", [UNDECLARED, BT709], ids=["undeclared", "bt709"])
 def test_scaler_has_no_colour_to_convert(tmp_path, colour):
     """Different colorimetry on its two sides would cost five times the time, and no picture would show it."""
@@ -127,3 +147,9 @@ def test_mjpeg_is_full_range(tmp_path):
 )
 def test_declared_colour_is_honoured_and_the_rest_filled_in(declared, used):
     assert declared_or_bt601(declared) == used
+
+
+def test_what_the_video_leaves_open_is_taken_from_its_container():
+    assert declared_or_bt601(None, "bt709") == "bt709"
+    assert declared_or_bt601("1:0:0:0", "bt709") == "1:3:0:0"
+    assert declared_or_bt601("0:4:0:0", "bt709") == "2:4:0:0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -26,6 +27,7 @@ _REFUSALS = ("HTTPUnauthorizedError", "HTTPForbiddenError", "HTTPNotFoundError")
 _BT601 = 5
 _MATRICES = {1: 1, 4: 4, 5: 5, 6: 5, 7: 7, 9: 9, 10: 9}
 _LIMITED, _FULL = 1, 2
+_MOST_REORDERED = 32  # pictures that a decoder may hold back
 _loading = threading.Lock()
 
 
@@ -78,6 +80,10 @@ class Decoder:
         # Frames without a clean start are given out and marked, so that they can be counted.
         context.flags = context.flags | self._av.codec.context.Flags.output_corrupt
         self._needs_key, self._is_starting = True, True
+        is_rtp = address.scheme in ("rtsp", "rtsps")
+        self._is_parsed = is_rtp and context.name in ("h264", "hevc")
+        self._last_ns: int | None = None
+        self._arrivals: OrderedDict[int | None, int] = OrderedDict()  # PTS -> monotonic
         self.period_ns = round(1e9 / self._stream.average_rate) if self._stream.average_rate else 40_000_000
 
     def frames(self) -> Iterator[Any]:
@@ -93,6 +99,10 @@ class Decoder:
             return
         except self._av.error.FFmpegError as error:
             raise self._explained(error, is_opening=False) from error
+
+    def arrived_ns(self, frame: Any) -> int:
+        """Return when the data of a frame began to arrive, nanoseconds of the monotonic clock."""
+        return self._arrivals.get(frame.pts, time.monotonic_ns())
 
     def is_clean(self, frame: Any) -> bool:
         """Return whether a frame, the next one in order, rests on nothing but clean frames since a key frame."""
@@ -110,6 +120,7 @@ class Decoder:
             try:
                 for packet in self._container.demux(self._stream):
                     heard = begun = time.monotonic()
+                    self._note_arrival(packet)
                     yield packet
                 return
             except self._av.error.ExitError:
@@ -117,6 +128,14 @@ class Decoder:
                 # A read that fails at once is no cut one: the connection is spent.
                 if self._is_stopped() or now - heard >= _READ_S or now - begun < _SLICE_S / 2:
                     raise
+
+    def _note_arrival(self, packet: Any) -> None:
+        now_ns = time.monotonic_ns()
+        # FFmpeg's parser knows that a picture is complete when the next one begins: one picture late.
+        self._arrivals[packet.pts] = self._last_ns if self._is_parsed and self._last_ns is not None else now_ns
+        self._last_ns = now_ns
+        if len(self._arrivals) > _MOST_REORDERED:
+            self._arrivals.popitem(last=False)
 
     def _decoded(self, packet: Any) -> list[Any]:
         try:

@@ -34,7 +34,7 @@ class PyavSource:
         self._preprocess = preprocess
         self._is_live = stream.realtime or not address.is_file_like
         self._has_changed = threading.Condition()
-        self._frames: deque[tuple[int, int, Any]] = deque()  # number, PTS, av.VideoFrame
+        self._frames: deque[tuple[int, int, int, Any]] = deque()  # number, PTS, arrival, av.VideoFrame
         self._decoded = self._damaged = self._late = self._taken = self._errors = 0
         self._end: Exception | None = None
         self._closing = threading.Event()
@@ -76,10 +76,10 @@ class PyavSource:
                 return None
             if not self._frames:
                 raise self._end or EndOfStream(f"{self._address.shown}: end of file")
-            number, pts_ns, decoded = self._frames.popleft()
+            waiting = self._frames.popleft()
             self._taken += 1
             self._has_changed.notify_all()
-        return self._frame_of(number, pts_ns, decoded)
+        return self._frame_of(*waiting)
 
     def counts(self) -> SourceCounts:
         """Return what was decoded and dropped so far; final once closed."""
@@ -148,7 +148,7 @@ class PyavSource:
                 seen_errors = decoder.errors
                 if not decoder.is_clean(frame):
                     self._count_damaged()
-                elif not self._hand_over(pts_ns, frame):
+                elif not self._hand_over(pts_ns, decoder.arrived_ns(frame), frame):
                     break
         finally:
             decoder.close()
@@ -159,7 +159,7 @@ class PyavSource:
             self._decoded += 1
             self._damaged += 1
 
-    def _hand_over(self, pts_ns: int, frame: Any) -> bool:
+    def _hand_over(self, pts_ns: int, arrived_ns: int, frame: Any) -> bool:
         """Give a frame to the reader, when it is due; return whether to go on."""
         with self._has_changed:
             if self._closing.is_set():
@@ -174,7 +174,7 @@ class PyavSource:
             if self._is_live:
                 self._late += len(self._frames)
                 self._frames.clear()
-            self._frames.append((self._decoded, pts_ns, frame))
+            self._frames.append((self._decoded, pts_ns, arrived_ns, frame))
             self._has_changed.notify_all()
             return True
 
@@ -184,16 +184,18 @@ class PyavSource:
             self._started_ns = now_ns - pts_ns
         return max(0.0, (self._started_ns + pts_ns - now_ns) / 1e9)
 
-    def _frame_of(self, number: int, pts_ns: int, decoded: Any) -> Frame:
+    def _frame_of(self, number: int, pts_ns: int, arrived_ns: int, decoded: Any) -> Frame:
         read_at_ns = time.monotonic_ns()
+        age_ns = 0 if self._address.is_file_like else read_at_ns - arrived_ns
         where = letterbox.fit(ImageSize(width=decoded.width, height=decoded.height), self._preprocess)
         header = FrameHeader(
             stream=self.stream,
             frame=number,
             pts_ns=pts_ns,
-            captured_at_ns=time.time_ns(),
+            captured_at_ns=time.time_ns() - age_ns,
             clock=ClockSource.FILE if self._address.is_file_like else ClockSource.ARRIVAL,
             source_size=where.source,
             read_at_ns=read_at_ns,
+            decode_ns=age_ns,
         )
         return Frame(header=header, letterbox=where, image=rgb_from_frame(decoded, where.fitted))

@@ -7,6 +7,7 @@ import http.server
 import logging
 import os
 import socket
+import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -73,6 +74,23 @@ def test_pyav_reads_the_same_camera(server):
         viewer.await_unbroken(10, LENGTH)
 
     assert_balances(viewer)
+
+
+@pytest.mark.parametrize("codec", ["h264", "h265"])
+def test_both_decoders_stamp_a_picture_with_the_same_time(server, codec):
+    with (
+        Viewer(server.url(f"/{codec}")) as gstreamer,
+        Viewer(server.url(f"/{codec}"), decoder="pyav") as pyav,
+    ):
+        gstreamer.await_frames(60)
+        pyav.await_frames(90, timeout_s=20)
+
+    known = dict(zip(gstreamer.codes, gstreamer.headers, strict=True))
+    seen = [(known[code], header) for code, header in zip(pyav.codes, pyav.headers, strict=True) if code in known]
+    apart_ms = [(other.captured_at_ns - one.captured_at_ns) / 1e6 for one, other in seen]
+    assert len(apart_ms) > 40
+    assert abs(statistics.median(apart_ms)) < 12
+    assert all(header.decode_ns > 0 for header in pyav.headers)
 
 
 @pytest.mark.parametrize("max_fps", [10, 7.5])

@@ -59,7 +59,6 @@ def build_parts(
     info = birth_message(pipeline, spec, running, deployed)
     publisher = make_publisher(pipeline, info)
     frame_publisher = make_frame_publisher(pipeline, publisher, info)
-
     following = make_following(pipeline, publisher, info)
 
     def publish(results: list[FrameResult]) -> None:

@@ -47,7 +47,7 @@ class Role(str, enum.Enum):
     CLIP = "clip"  # a video that a stream of the pipeline plays
     GOLDEN = "golden"  # golden.json, the float model's detections
     GOLDEN_IMAGE = "golden-image"  # one image of the golden set
-    SBOM = "sbom"  # CycloneDX
+    SBOM = "sbom"  # CycloneDX: of the release, and of what devices have installed
 
 
 class GoldenFrames(str, enum.Enum):
@@ -214,7 +214,7 @@ class Manifest:
                 raise DeployError("verify.manifest.files", f"two lengths for the digest {one.sha256}")
 
     def _check_roles(self) -> None:
-        least_and_most = {Role.PIPELINE: (1, 1), Role.MODEL: (1, 1), Role.CALIBRATION: (0, 1), Role.SBOM: (0, 1)}
+        least_and_most = {Role.PIPELINE: (1, 1), Role.MODEL: (1, 1), Role.CALIBRATION: (0, 1), Role.SBOM: (0, 2)}
         has_golden = self.golden_frames is not GoldenFrames.NONE
         least_and_most[Role.GOLDEN] = (1, 1) if has_golden else (0, 0)
         least_and_most[Role.GOLDEN_IMAGE] = (1, MAX_FILES) if has_golden else (0, 0)

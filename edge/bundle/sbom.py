@@ -1,4 +1,7 @@
-"""What a release is made of, as a CycloneDX 1.6 document: the model with its card, its data, and the software.
+"""What a release is made of, as two CycloneDX 1.6 documents: the model with its card and its data, and the software.
+
+What devices have installed is a document of its own, because it is the same for release after release: a device that
+has it is not sent it again. The release's document names it by its BOM-Link and its hash.
 
 The same release gives the same bytes: its time is that of what is known of the software, not that of the bundle (the
 manifest has that), and its serial number is a digest of the rest.
@@ -16,7 +19,7 @@ from typing import Any
 from edge.bundle.sbom_software import Library, device_components, device_dependencies, licenses, supplier
 from edge.bundle.strict_json import canonical
 
-__all__ = ["ModelCard", "make_sbom"]
+__all__ = ["ModelCard", "SoftwareSbom", "make_sbom", "make_software_sbom"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,52 +53,81 @@ class ModelCard:
     license_stated_by: str = "nobody"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwareSbom:
+    """The document of what devices have installed, and its name in others (BOM-Link, `urn:cdx:...`)."""
+
+    content: bytes
+    link: str
+
+
+def make_software_sbom(*, made_at: str, devices: Mapping[str, Sequence[Library]]) -> SoftwareSbom:
+    """Return the document of the software of devices.
+
+    Args:
+        made_at: when the software was looked up, UTC as in RFC 3339.
+        devices: the software of each kind of device, by the kind's name.
+    """
+    content: dict[str, Any] = {
+        "metadata": {
+            "timestamp": made_at,
+            "component": {"type": "application", "bom-ref": "software", "name": "edge-deploy on devices"},
+        },
+        "components": device_components(devices),
+        "dependencies": [
+            {"ref": "software", "dependsOn": sorted(map("device:{}".format, devices))},
+            *device_dependencies(devices),
+        ],
+        "compositions": [{"aggregate": "incomplete", "assemblies": [f"device:{device}"]} for device in sorted(devices)],
+    }
+    document, serial = _document(content)
+    return SoftwareSbom(content=document, link=f"urn:cdx:{serial}/1")
+
+
 def make_sbom(
     card: ModelCard,
     *,
     name: str,
     made_at: str,
     files: Mapping[str, str],
-    devices: Mapping[str, Sequence[Library]],
+    software: SoftwareSbom,
     tools: Mapping[str, str],
 ) -> bytes:
-    """Return the document.
+    """Return the document of a release.
 
     Args:
         card: of the model.
         name: of the pipeline.
         made_at: when the software was looked up, UTC as in RFC 3339.
         files: SHA-256 of the other files of the release, by path.
-        devices: the software of each kind of device, by the kind's name.
+        software: what devices have installed.
         tools: versions of what took part in making the release, by name.
     """
     own = [_model(card), *_calibration(card), *_files(files)]
+    link = {"type": "bom", "url": software.link, "hashes": _hashes(hashlib.sha256(software.content).hexdigest())}
     content: dict[str, Any] = {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "version": 1,
         "metadata": {
             "timestamp": made_at,
-            "component": {"type": "application", "bom-ref": "release", "name": name},
+            "component": {"type": "application", "bom-ref": "release", "name": name, "externalReferences": [link]},
             "tools": {
                 "components": [
                     {"type": "application", "name": tool, "version": version} for tool, version in sorted(tools.items())
                 ]
             },
         },
-        "components": [*own, *device_components(devices)],
+        "components": own,
         "dependencies": [
-            {
-                "ref": "release",
-                "dependsOn": sorted([*(one["bom-ref"] for one in own), *map("device:{}".format, devices)]),
-            },
+            {"ref": "release", "dependsOn": sorted(one["bom-ref"] for one in own)},
             *([{"ref": "model", "dependsOn": ["calibration"]}] if card.calibration_sha256 else []),
-            *device_dependencies(devices),
         ],
-        "compositions": [{"aggregate": "incomplete", "assemblies": [f"device:{device}"]} for device in sorted(devices)],
     }
-    digest = hashlib.sha256(canonical(content)).digest()
-    return canonical({**content, "serialNumber": uuid.UUID(bytes=digest[:16], version=4).urn})
+    return _document(content)[0]
+
+
+def _document(content: Mapping[str, Any]) -> tuple[bytes, uuid.UUID]:
+    whole = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, **content}
+    serial = uuid.UUID(bytes=hashlib.sha256(canonical(whole)).digest()[:16], version=4)
+    return canonical({**whole, "serialNumber": serial.urn}), serial
 
 
 def _model(card: ModelCard) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from edge.bundle.manifest import (
     encode_manifest,
     release_name,
 )
-from edge.bundle.sbom import ModelCard, make_sbom
+from edge.bundle.sbom import ModelCard, make_sbom, make_software_sbom
 from edge.bundle.sign import DOWNGRADE, RELEASE, fingerprint, sign
 from edge.calibrate.table import CalibrationTable
 from edge.config.load import Pipeline, load_pipeline
@@ -45,7 +45,7 @@ from edge.version import __version__
 
 __all__ = ["BundleOptions", "Bundled", "make_bundle"]
 
-_GOLDEN, _SBOM = "golden.json", "sbom.cdx.json"
+_GOLDEN, _SBOM, _SOFTWARE = "golden.json", "sbom.cdx.json", "software.cdx.json"
 _MAX_SAID = 200  # of a text in a stranger's model file
 _NOT_SIGNED = ("bundle.ahead", "bundle.downgrade")
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -234,14 +234,10 @@ def _add_sbom(contents: Contents, card: ModelCard, *, name: str, golden: Golden 
         if entry.role not in (Role.MODEL, Role.CALIBRATION)
     }
     lock = read_lock()
-    sbom = make_sbom(
-        card,
-        name=name,
-        made_at=lock.made_at,
-        files=others,
-        devices=device_software(lock),
-        tools=tools(None if golden is None else golden.golden.engine),
-    )
+    software = make_software_sbom(made_at=lock.made_at, devices=device_software(lock))
+    ran = tools(None if golden is None else golden.golden.engine)
+    sbom = make_sbom(card, name=name, made_at=lock.made_at, files=others, software=software, tools=ran)
+    contents.add(_SOFTWARE, Role.SBOM, software.content)
     contents.add(_SBOM, Role.SBOM, sbom)
 
 

@@ -93,8 +93,10 @@ def test_a_bundle_holds_what_a_device_needs_and_its_signature_counts(place, tmp_
     assert [image.path for image in golden.images] == [file.path for file in manifest.files_of(Role.GOLDEN_IMAGE)]
     assert told["golden"]["passed"] is True
     assert told["model_license"] == "Apache-2.0"  # as the demo's model file says
-    sbom = json.loads(made.path_of(manifest.files_of(Role.SBOM)[0]).read_bytes())
-    assert "device:aarch64-cp310" in {one["bom-ref"] for one in sbom["components"]}
+    of_release, of_software = (json.loads(made.path_of(one).read_bytes()) for one in manifest.files_of(Role.SBOM))
+    assert "device:aarch64-cp310" in {one["bom-ref"] for one in of_software["components"]}
+    (link,) = of_release["metadata"]["component"]["externalReferences"]
+    assert link["hashes"][0]["content"] == manifest.files_of(Role.SBOM)[1].sha256
     principal = verify(
         made.manifest_bytes,
         made.signature,

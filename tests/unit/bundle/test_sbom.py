@@ -1,12 +1,14 @@
 """The SBOM keeps to CycloneDX 1.6 by the format's own schema, and is the same for the same release."""
 
+import dataclasses
+import hashlib
 import json
 
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from edge.bundle.sbom import ModelCard, make_sbom
+from edge.bundle.sbom import ModelCard, make_sbom, make_software_sbom
 from edge.bundle.sbom_software import Library
 from edge.deploy.bundling.software import device_software, tools
 from edge.deploy.provision.lock import ENVIRONMENTS, read_lock
@@ -36,28 +38,35 @@ DEVICES = {
 }
 
 
+def software(devices=DEVICES):
+    return make_software_sbom(made_at="2026-11-22T21:50:42Z", devices=devices)
+
+
 def made(card=CARD, **changes):
     values = {
         "name": "gates",
         "made_at": "2026-11-22T21:50:42Z",
         "files": {"pipeline.yaml": "d" * 64, "golden.json": "e" * 64},
-        "devices": DEVICES,
+        "software": software(),
         "tools": {"edge-deploy": "0.1.0", "numpy": "1.26.4"},
     }
     return make_sbom(card, **{**values, **changes})
 
 
 def real():
-    """As a release has it."""
+    """What devices have, as a release says it."""
     lock = read_lock()
-    return made(made_at=lock.made_at, devices=device_software(lock), tools=tools("openvino 2026.4"))
+    return make_software_sbom(made_at=lock.made_at, devices=device_software(lock)).content
 
 
 def model_in(bom):
     return next(one for one in bom["components"] if one["type"] == "machine-learning-model")
 
 
-@pytest.mark.parametrize("document", [made(), made(BARE), made(devices={}, files={}, tools={}), real()])
+@pytest.mark.parametrize(
+    "document",
+    [made(), made(BARE), made(files={}, tools={}), made(tools=tools("openvino 2026.4")), software({}).content, real()],
+)
 def test_it_keeps_to_the_schema_of_the_format(document):
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document.decode()) is None
 
@@ -74,8 +83,9 @@ def test_references_within_it_lead_somewhere_and_none_is_given_twice(document):
     bom = json.loads(document)
     given = [one["bom-ref"] for one in (bom["metadata"]["component"], *bom["components"])]
     asked = {ref for one in bom["dependencies"] for ref in (one["ref"], *one["dependsOn"])}
-    asked |= {one["ref"] for one in model_in(bom)["modelCard"]["modelParameters"]["datasets"]}
-    asked |= {ref for one in bom["compositions"] for ref in one["assemblies"]}
+    models = [one for one in bom["components"] if one["type"] == "machine-learning-model"]
+    asked |= {one["ref"] for model in models for one in model["modelCard"]["modelParameters"]["datasets"]}
+    asked |= {ref for one in bom.get("compositions", []) for ref in one["assemblies"]}
 
     assert len(given) == len(set(given))
     assert len(bom["dependencies"]) == len({one["ref"] for one in bom["dependencies"]})
@@ -97,7 +107,24 @@ def test_it_names_every_package_of_a_device_in_its_version_with_its_hash_and_sup
         assert here[name]["supplier"]["name"]
         assert here[name]["licenses"][0]["license"]["name"]
     assert len(here["edge-deploy"]["hashes"][0]["content"]) == 64
-    assert f"device:{environment}" in needs["release"]
+    assert f"device:{environment}" in needs["software"]
+
+
+def test_the_document_of_a_release_names_that_of_the_software_by_its_number_and_hash():
+    devices = software()
+    (link,) = json.loads(made())["metadata"]["component"]["externalReferences"]
+
+    number = json.loads(devices.content)["serialNumber"].removeprefix("urn:uuid:")
+    assert link["url"] == f"urn:cdx:{number}/1"
+    assert link["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(devices.content).hexdigest()}]
+
+
+def test_another_table_leaves_the_document_of_the_software_as_it_is():
+    other = dataclasses.replace(CARD, calibration_sha256="9" * 64)
+
+    assert len(made(other)) < len(real()) / 10
+    assert made(other) != made()
+    assert software() == software()
 
 
 def test_it_names_edge_deploy_by_the_hash_with_which_it_is_installed(tmp_path, monkeypatch):

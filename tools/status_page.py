@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from edge.demo.cameras import render_camera
 from edge.http.sockets import bind_port
@@ -18,6 +19,10 @@ from edge.http.sockets import bind_port
 _MODEL = Path(__file__).parents[1] / "edge/demo/model/traffic.onnx"
 _WIDTH_PX, _HEIGHT_PX = 1280, 690
 _CAMERAS = 4
+_TRACKING = {
+    "zones": [{"id": "pavement", "polygon": [[0.02, 1.0], [0.3, 0.45], [0.42, 0.45], [0.28, 1.0]]}],
+    "lines": [{"id": "gate", "start": [0.3, 0.75], "end": [0.85, 0.75]}],
+}
 
 
 def main() -> int:
@@ -46,11 +51,15 @@ def _free_port() -> int:
 
 def _pipeline(folder: Path, port: int) -> Path:
     cameras = [render_camera(number, folder, on_frame=lambda: None) for number in range(_CAMERAS)]
+    streams: list[dict[str, Any]] = [
+        {"id": one.name, "uri": one.path.name, "loop": True, "realtime": True} for one in cameras
+    ]
+    streams[0]["tracking"] = _TRACKING
     content = {
         "version": 1,
         "device": "gate-01",
         "model": {"onnx": str(_MODEL)},
-        "streams": [{"id": one.name, "uri": one.path.name, "loop": True, "realtime": True} for one in cameras],
+        "streams": streams,
         "publish": {"jsonl": "out.jsonl"},
         "http": {"port": port, "page": True},
     }

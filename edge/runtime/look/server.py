@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from edge.config.schema import HttpConfig
+import msgspec
+
+from edge.config.schema import HttpConfig, PipelineConfig, TrackingConfig
 from edge.http.exchange import Answer, Request, json_answer, text_answer
 from edge.http.page import page_answer, picture_answer, picture_of
 from edge.http.prometheus import CONTENT_TYPE, Exposition, Metric
@@ -26,7 +29,7 @@ from edge.runtime.serve.last_switch import LastSwitch
 from edge.runtime.serve.stream_states import StreamStates
 from edge.types import StreamId
 
-__all__ = ["Shown", "StatusServer"]
+__all__ = ["Shown", "StatusServer", "make_shown"]
 
 _STUCK_S = 60.0  # twice the watchdog of the unit
 _FIGURES_S = 1.0  # nobody reads them more often; whoever asks more often gets the same again
@@ -34,13 +37,43 @@ _FIGURES_S = 1.0  # nobody reads them more often; whoever asks more often gets t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What is shown of a run, and where it comes from; `last_switch` only where a release runs."""
+    """What is shown of a run, and where it comes from; `last_switch` only where a release runs.
+
+    `places` are the zones and lines of each stream that has some, as plain values.
+    """
 
     info: InfoMessage
     counters: Counters
     states: StreamStates
     pictures: Pictures
+    places: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     last_switch: LastSwitch | None = None
+
+
+def make_shown(
+    config: PipelineConfig,
+    info: InfoMessage,
+    *,
+    counters: Counters,
+    states: StreamStates,
+    last_switch: LastSwitch | None,
+) -> Shown:
+    """Return what is shown of a pipeline."""
+    return Shown(
+        info=info,
+        counters=counters,
+        states=states,
+        pictures=Pictures(labels=info.labels),
+        places={one.id: _places(one.tracking) for one in config.streams if one.tracking is not None},
+        last_switch=last_switch,
+    )
+
+
+def _places(tracking: TrackingConfig) -> dict[str, Any]:
+    return {
+        "zones": [{"id": one.id, "polygon": msgspec.to_builtins(one.polygon)} for one in tracking.zones],
+        "lines": [{"id": one.id, "start": list(one.start), "end": list(one.end)} for one in tracking.lines],
+    }
 
 
 class StatusServer:
@@ -127,7 +160,9 @@ class StatusServer:
             return page_answer()
         if request.path == "/status.json":
             moment = self._moment
-            return text_answer(503, "starting") if moment is None else json_answer(status_json(moment))
+            return (
+                text_answer(503, "starting") if moment is None else json_answer(status_json(moment, self._shown.places))
+            )
         stream = picture_of(request.path)
         return self._public(request) if stream is None else self._picture(stream)
 

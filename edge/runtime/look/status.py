@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -13,9 +15,16 @@ from edge.runtime.pipeline.counters import StreamReport
 
 __all__ = ["status_json"]
 
+_NOWHERE: Mapping[str, Any] = MappingProxyType({"zones": (), "lines": ()})
 
-def status_json(moment: Moment) -> dict[str, Any]:
-    """Return the document; what a machine does not have is null or empty."""
+
+def status_json(moment: Moment, places: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> dict[str, Any]:
+    """Return the document; what a machine does not have is null or empty.
+
+    Args:
+        moment: the run.
+        places: `zones` and `lines` by stream, where there are some.
+    """
     report, info = moment.report, moment.info
     return {
         "schema": "edge.status/1",
@@ -39,13 +48,13 @@ def status_json(moment: Moment) -> dict[str, Any]:
         "infer_p95_ms": _rounded(report.recent.infer_p95_ms),
         "age_p95_ms": _rounded(report.recent.age_p95_ms),
         "stages_ms": {name: dict(values) for name, values in report.stages_ms.items()},
-        "streams": [_stream(moment, stream) for stream in report.streams],
+        "streams": [_stream(moment, stream, places.get(stream.stream, _NOWHERE)) for stream in report.streams],
         "outputs": {name: dict(counts) for name, counts in report.published.items()},
         "machine": _machine(moment),
     }
 
 
-def _stream(moment: Moment, stream: StreamReport) -> dict[str, Any]:
+def _stream(moment: Moment, stream: StreamReport, places: Mapping[str, Any]) -> dict[str, Any]:
     status = moment.report.statuses[stream.stream]
     return {
         "id": stream.stream,
@@ -59,6 +68,7 @@ def _stream(moment: Moment, stream: StreamReport) -> dict[str, Any]:
         "in_flight": stream.unaccounted,
         "decode_errors": stream.errors,
         "detections": stream.detections,
+        **places,
     }
 
 

@@ -14,8 +14,7 @@ from edge.config.load import Pipeline
 from edge.engine.pipeline_model import detector_of, read_model
 from edge.media.select import make_source
 from edge.protocols import Engine, FrameSource
-from edge.runtime.look.pictures import Pictures
-from edge.runtime.look.server import Shown, StatusServer
+from edge.runtime.look.server import StatusServer, make_shown
 from edge.runtime.pipeline.annotate import Annotator
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters
@@ -70,8 +69,7 @@ def build_parts(
     annotator = None if annotate_dir is None else Annotator(annotate_dir, labels=spec.labels, every_s=annotate_every_s)
     counters = Counters()
     last_switch = None if deployed is None else LastSwitch(publisher, deployed.layout, device=info.device)
-    pictures = Pictures(labels=spec.labels)
-    shown = Shown(info=info, counters=counters, states=states, pictures=pictures, last_switch=last_switch)
+    shown = make_shown(config, info, counters=counters, states=states, last_switch=last_switch)
     return Parts(
         name=pipeline.path.stem,
         device=info.device,
@@ -82,7 +80,7 @@ def build_parts(
             detector=detector_of(pipeline, spec),
             class_filter=filters,
             on_results=publish,
-            onlookers=(pictures,) if annotator is None else (pictures, annotator),
+            onlookers=[one for one in (shown.pictures, annotator) if one is not None],
         ),
         batcher=_batcher(pipeline, running.engine, counters),
         counters=counters,

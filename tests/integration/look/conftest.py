@@ -5,6 +5,10 @@ from tests.support.clips import write_clip
 from tests.support.device_root import DeviceRoot
 from tests.support.showing import chromium, showing
 
+TRACKING = {
+    "zones": [{"id": "forecourt", "polygon": [[0.1, 0.5], [0.9, 0.5], [0.5, 1.0]]}],
+    "lines": [{"id": "gate", "start": [0.0, 0.6], "end": [1.0, 0.6]}],
+}
 HOSTILE = '<img src=x onerror="document.title=1">'
 
 
@@ -30,7 +34,7 @@ def service(tmp_path, model, clip, device, monkeypatch):
     """A service of two cameras that run and one that is not there, on a device; its reason holds HTML."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     streams = [
-        {"id": "east", "uri": str(clip), "loop": True, "realtime": True},
+        {"id": "east", "uri": str(clip), "loop": True, "realtime": True, "tracking": TRACKING},
         {"id": "west", "uri": str(clip), "loop": True, "realtime": True},
         {"id": "gone", "uri": f"rtsp://127.0.0.1:9/{HOSTILE.replace(' ', '%20')}"},
     ]

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from edge.config.load import load_pipeline
 from tests.support.http_client import ask
 from tests.support.showing import needs_chromium
 from tests.support.wait import wait_until
@@ -67,6 +68,50 @@ def test_what_a_device_says_is_text_and_never_html(service, page):
     assert page.locator("img").count() == 1  # of the one stream
     assert page.locator(".name span").first.inner_text() == evil
     assert page.problems == []
+
+
+def test_zones_and_lines_are_drawn_where_they_are(service, page):
+    page.goto(service.url)
+    wait_for_picture(page, "east")
+    found = card(page, "east")
+    assert found.locator("svg .zone").get_attribute("points") == "0.1,0.5 0.9,0.5 0.5,1"
+    assert found.locator("svg .line").get_attribute("points") == "0,0.6 1,0.6"
+    assert found.locator(".tag").all_inner_texts() == ["forecourt", "gate"]
+    assert card(page, "west").locator("svg .zone").count() == 0
+    picture, drawn = (found.locator(one).bounding_box() for one in (".view img", ".view svg"))
+    assert drawn == pytest.approx(picture, abs=1)
+
+
+def test_what_is_drawn_is_yaml_that_a_pipeline_takes(service, page, tmp_path):
+    page.set_viewport_size(PHONE)
+    page.goto(service.url)
+    wait_for_picture(page, "west")
+    found = card(page, "west")
+    zone, line = [(0.25, 0.5), (0.75, 0.5), (0.5, 0.9)], [(0.1, 0.2), (0.9, 0.4)]
+    for button, points in (("draw a zone", zone), ("draw a line", line)):
+        found.get_by_role("button", name=button).click()
+        box = found.locator("svg").bounding_box()
+        for x, y in points:
+            page.mouse.click(box["x"] + x * box["width"], box["y"] + y * box["height"])
+        if button == "draw a zone":
+            found.get_by_role("button", name="done").click()
+
+    text = found.locator("pre").inner_text()
+    stream = "".join(f"    {row}\n" for row in text.splitlines())
+    head = "version: 1\npublish: {jsonl: out.jsonl}\nmodel: {onnx: tiny.onnx}\n"
+    content = f"{head}streams:\n  - id: west\n    uri: a.mp4\n{stream}"
+    (tmp_path / "drawn.yaml").write_text(content)
+    for name in ("tiny.onnx", "a.mp4"):
+        (tmp_path / name).touch()
+    tracking = load_pipeline(tmp_path / "drawn.yaml").config.streams[0].tracking
+    assert [one.id for one in (*tracking.zones, *tracking.lines)] == ["zone-1", "line-1"]
+    drawn = (*tracking.zones[0].polygon, tracking.lines[0].start, tracking.lines[0].end)
+    for got, wanted in zip(drawn, zone + line, strict=True):
+        assert tuple(got) == pytest.approx(wanted, abs=0.01)
+
+    found.get_by_role("button", name="forget").click()
+    assert not found.locator("pre").is_visible()
+    assert found.locator("svg .draft").count() == 0
 
 
 def test_nothing_comes_from_anywhere_else(service, page):

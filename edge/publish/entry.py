@@ -45,6 +45,7 @@ class Entry:
     that are not ours. `gap_count` is how many numbers a gap record declares. `was_sent` says that it was on its way
     when a connection was lost, so that the broker may have it. `is_replay` says that it is late and goes to the topic
     of late ones. `accepted_at_s` is seconds of `time.monotonic`. `slot` is where it lies in a ring, if it does.
+    `frame` is what `encode` makes the payload of, as long as it is not there.
     """
 
     topic: str
@@ -59,6 +60,7 @@ class Entry:
     is_replay: bool = False
     accepted_at_s: float = field(default_factory=time.monotonic)
     slot: Slot | None = None
+    frame: FrameMessage | None = None
 
     @property
     def may_be_replayed(self) -> bool:
@@ -81,6 +83,7 @@ def entry_from_message(message: Message) -> Entry:
             schema=message.schema,
             expiry_s=message.expiry_s,
             number=Number(message.stream, message.epoch, message.seq, message.captured_at),
+            frame=message,
         )
     payload = message.encode()
     number = None

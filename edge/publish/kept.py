@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,8 +13,9 @@ from typing import TypeAlias, get_args
 import msgspec
 
 from edge.publish.entry import Entry, Number
-from edge.publish.messages import GapMessage, InfoMessage, NumberedKind
-from edge.publish.ring import Found, Record, Ring, RingError
+from edge.publish.frame import frame_from_packed
+from edge.publish.messages import GapMessage, InfoMessage, ModelInfo, NumberedKind
+from edge.publish.ring import Found, Record, Ring, RingError, Slot
 
 __all__ = ["Kept", "Left", "open_kept"]
 
@@ -22,9 +23,11 @@ _Account: TypeAlias = tuple[str, int, NumberedKind]
 
 _KINDS: tuple[NumberedKind, ...] = get_args(NumberedKind)
 
-_decoder = msgspec.json.Decoder(GapMessage)
 
 _log = logging.getLogger(__name__)
+
+
+_PLAIN, _PACKED = "plain", "frame"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +38,65 @@ class Left:
     gaps: Sequence[GapMessage] = ()
 
 
+class _Maker(msgspec.Struct, frozen=True):
+    """What all packed frames of one start have in common."""
+
+    epoch: int
+    streams: list[str]
+    device: str
+    labels: list[str]
+    model: ModelInfo
+
+    def payload(self, packed: bytes) -> bytes:
+        """Return the payload of a frame."""
+        return frame_from_packed(packed, device=self.device, labels=self.labels, model=self.model).encode()
+
+    def payload_in(self, slot: Slot) -> bytes:
+        """Return the payload of a frame in the ring."""
+        return self.payload(slot.read())
+
+
+class _Notes(msgspec.Struct, frozen=True):
+    about: _Maker
+    gaps: list[GapMessage]
+
+
 class Kept:
     """Keeps entries in a ring, and beside them the gap records that are not delivered yet."""
 
     def __init__(self, ring: Ring, *, info: InfoMessage) -> None:
         self._ring = ring
-        self._about = json.dumps({"epoch": info.epoch, "streams": info.streams}).encode()
+        self._maker = _Maker(
+            epoch=info.epoch, streams=info.streams, device=info.device, labels=info.labels, model=info.model
+        )
+        self._about = msgspec.json.encode(self._maker)
+        self.note(())
 
     def store(self, entry: Entry) -> Entry | None:
         """Return the entry as it lies in the ring; None while there is no room.
 
-        One that is larger than the ring's parts stays in memory; its number is kept, so that a loss is declared.
+        A frame is kept packed, anything else as its payload. One that is larger than the ring's parts stays in memory;
+        its number is kept, so that a loss is declared.
         """
-        head = _head(entry)
-        payload = entry.encode()
-        slot = self._ring.append(head, payload)
-        if slot is not None:
-            if entry.was_sent:
-                slot.mark_sent()
-            return replace(entry, encode=slot.read, size_bytes=len(payload), slot=slot)
-        if self._ring.could_hold(len(head) + len(payload)):
+        packed = self._packed(entry)
+        content = entry.encode() if packed is None else packed
+        head = _head(entry, is_packed=packed is not None)
+        slot = self._ring.append(head, content)
+        if slot is None and self._ring.could_hold(len(head) + len(content)):
             return None
-        slot = self._ring.append(head, b"")
-        return None if slot is None else replace(entry, encode=lambda: payload, slot=slot)
+        if slot is None:
+            slot = self._ring.append(_head(entry, is_packed=False), b"")
+            return None if slot is None else replace(entry, slot=slot)
+        if entry.was_sent:
+            slot.mark_sent()
+        read = slot.read if packed is None else functools.partial(self._maker.payload_in, slot)
+        return replace(entry, encode=read, size_bytes=len(content), slot=slot, frame=None)
+
+    def _packed(self, entry: Entry) -> bytes | None:
+        frame, maker = entry.frame, self._maker
+        if frame is None or not frame.is_of(device=maker.device, labels=maker.labels, model=maker.model):
+            return None
+        return frame.pack()
 
     def note(self, gaps: Iterable[bytes]) -> None:
         """Keep the payloads of all gap records that wait or are on their way."""
@@ -68,6 +107,9 @@ class Kept:
     def close(self) -> None:
         """Leave what is there to the next start."""
         self._ring.close()
+
+
+_decoder = msgspec.json.Decoder(_Notes)
 
 
 def open_kept(path: Path, max_bytes: int, *, info: InfoMessage) -> tuple[Kept | None, Left]:
@@ -97,24 +139,26 @@ def open_kept(path: Path, max_bytes: int, *, info: InfoMessage) -> tuple[Kept | 
     return kept, Left([new or old for new, old in zip(stored, left.entries, strict=True)], left.gaps)
 
 
-def _head(entry: Entry) -> bytes:
+def _head(entry: Entry, *, is_packed: bool) -> bytes:
     number = entry.number
-    fields = [entry.topic, entry.schema]
+    fields = [_PACKED if is_packed else _PLAIN, entry.topic, entry.schema]
     if number is not None:
         fields += [number.stream, str(number.epoch), str(number.seq), number.captured_at, number.of]
     return "\0".join(fields).encode()
 
 
 def _left(found: Found, info: InfoMessage) -> Left:
-    about, gaps = _read_notes(found.notes)
+    notes = _read_notes(found.notes)
+    maker = None if notes is None else notes.about
+    gaps = [] if notes is None else list(notes.gaps)
     declared: dict[_Account, list[GapMessage]] = defaultdict(list)
     for gap in gaps:
         declared[gap.stream, gap.epoch, gap.of].append(gap)
-    entries = [_entry(record) for record in found.records]
+    entries = [_entry(record, maker) for record in found.records]
     whole = [one for one in entries if one is not None and not _is_in(one, declared)]
     gaps += [_gap_of(one, info) for one in whole if not one.size_bytes and one.number is not None]
-    if found.is_damaged or None in entries:
-        gaps += _open_gaps(about, info, whole)
+    if found.is_damaged or notes is None or None in entries:
+        gaps += _open_gaps(maker, info, whole)
     return Left([one for one in whole if one.size_bytes], gaps)
 
 
@@ -126,16 +170,16 @@ def _is_in(entry: Entry, declared: Mapping[_Account, Sequence[GapMessage]]) -> b
     return any(gap.to is not None and gap.exact and gap.from_ <= number.seq <= gap.to for gap in gaps)
 
 
-def _entry(record: Record) -> Entry | None:
+def _entry(record: Record, maker: _Maker | None) -> Entry | None:
     try:
-        topic, schema, *rest = record.head.decode().split("\0")
+        form, topic, schema, *rest = record.head.decode().split("\0")
         number = None
         if rest:
             stream, epoch, seq, captured_at, of = rest
             number = Number(stream, int(epoch), int(seq), captured_at, msgspec.convert(of, NumberedKind))
-    except (ValueError, msgspec.ValidationError):
+        payload = _payload(form, record.payload, maker)
+    except (ValueError, msgspec.DecodeError):
         return None
-    payload = record.payload
     return Entry(
         topic=topic,
         encode=lambda: payload,
@@ -146,13 +190,20 @@ def _entry(record: Record) -> Entry | None:
     )
 
 
-def _read_notes(text: bytes) -> tuple[dict[str, object], list[GapMessage]]:
-    """Return epoch and streams of the process that wrote them, and the gap records that it had not delivered."""
+def _payload(form: str, content: bytes, maker: _Maker | None) -> bytes:
+    if form == _PLAIN:
+        return content
+    if form != _PACKED or maker is None:
+        raise ValueError(f"expected {_PLAIN}, or {_PACKED} and what made it, got {form!r}")
+    return maker.payload(content)
+
+
+def _read_notes(text: bytes) -> _Notes | None:
+    """Return what the process that wrote them said of itself, and the gap records that it had not delivered."""
     try:
-        notes = json.loads(text) if text else {"about": {}, "gaps": []}
-        return dict(notes["about"]), [_decoder.decode(json.dumps(gap).encode()) for gap in notes["gaps"]]
-    except (ValueError, KeyError, TypeError, msgspec.DecodeError):
-        return {}, []
+        return _decoder.decode(text)
+    except msgspec.DecodeError:
+        return None
 
 
 def _gap_of(entry: Entry, info: InfoMessage) -> GapMessage:
@@ -173,14 +224,11 @@ def _gap_of(entry: Entry, info: InfoMessage) -> GapMessage:
     )
 
 
-def _open_gaps(about: dict[str, object], info: InfoMessage, whole: Sequence[Entry]) -> list[GapMessage]:
+def _open_gaps(maker: _Maker | None, info: InfoMessage, whole: Sequence[Entry]) -> list[GapMessage]:
     """Return that any number of the last run may be missing, for each of its streams."""
-    epoch = about.get("epoch")
-    streams = about.get("streams")
+    last = max(1, info.epoch - 1) if maker is None else maker.epoch
     accounts: set[_Account] = {(one.stream, one.epoch, one.of) for entry in whole if (one := entry.number) is not None}
-    for stream in streams if isinstance(streams, list) else info.streams:
-        for of in _KINDS:
-            accounts.add((str(stream), epoch if isinstance(epoch, int) else max(1, info.epoch - 1), of))
+    accounts |= {(one, last, of) for one in (info if maker is None else maker).streams for of in _KINDS}
     return [
         GapMessage(
             device=info.device,

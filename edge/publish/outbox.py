@@ -32,7 +32,7 @@ from edge.publish.ring import Slot
 __all__ = ["Outbox"]
 
 # How far below its bounds the queue goes when it overflows: runs of lost numbers are long then, and records few.
-_EVICTION_SHARE = 8
+_EVICTION_SHARE = 32
 # So many late messages change their lane at a time: nobody waits for a long queue to be turned over.
 _AGED_PER_PUT = 4
 _AGED_PER_TAKE = 64
@@ -311,7 +311,7 @@ class Outbox:
         return stored or entry
 
     def _evict(self, max_bytes: int, max_count: int) -> None:
-        """Let the oldest go until an eighth of the bounds is free."""
+        """Let the oldest go until a part of the bounds is free."""
         max_bytes -= max_bytes // _EVICTION_SHARE
         max_count -= max_count // _EVICTION_SHARE
         while self._backlog and (self._backlog.size_bytes > max_bytes or len(self._backlog) > max_count):

@@ -15,9 +15,11 @@ from pathlib import Path
 import msgspec
 
 from edge.config.schema import MqttConfig
+from edge.protocols import Message
+from edge.publish.frame import FrameMessage
 from edge.publish.mqtt.publisher import MqttPublisher
 from edge.publish.mqtt.trouble import Backoff
-from tests.support.wire_messages import birth, detections
+from tests.support.wire_messages import birth, detections, found, frame_result
 
 
 def main(port: str, ring: str, epoch: str, numbers: str) -> None:
@@ -31,9 +33,18 @@ def main(port: str, ring: str, epoch: str, numbers: str) -> None:
     )
     print("ready", flush=True)
     for seq in range(1, 1 << 30):
-        publisher.publish(detections(seq, epoch=int(epoch), count=seq % 20))
+        publisher.publish(_message(seq, int(epoch)))
         struct.pack_into("<Q", last, 0, seq)
         time.sleep(0.0005)
+
+
+def _message(seq: int, epoch: int) -> Message:
+    """Return a frame as the pipeline publishes it, or a message that is encoded already."""
+    if seq % 3 == 0:
+        return detections(seq, epoch=epoch, count=seq % 20)
+    result = frame_result(found(*[(seq % 97 + n, 2.5, 300, 400.25) for n in range(seq % 20)]))
+    info = birth()
+    return FrameMessage(result, device=info.device, epoch=epoch, seq=seq, labels=info.labels, model=info.model)
 
 
 if __name__ == "__main__":

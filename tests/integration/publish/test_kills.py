@@ -146,7 +146,7 @@ def test_f38_what_is_no_ring_at_all_is_set_aside_and_declared(tmp_path, broker, 
 
     wait_until(lambda: collector.payloads("/gaps"), what="the gap")
     assert {(gap["epoch"], gap["reason"]) for gap in collector.payloads("/gaps")} == {(40, "spool-corrupt")}
-    assert collector.numbers()["east"] == [1]
+    wait_until(lambda: collector.numbers()["east"] == [1], what="the message")
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs a folder where nothing can be made")

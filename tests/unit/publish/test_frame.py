@@ -1,11 +1,13 @@
+import dataclasses
 import threading
 
+import numpy as np
 import pytest
 
 from edge.protocols import Message
 from edge.publish.convert import detections_message
 from edge.publish.entry import entry_from_message
-from edge.publish.frame import FrameMessage
+from edge.publish.frame import FrameMessage, frame_from_packed
 from tests.support.wire_messages import MODEL, detections, found, frame_result
 
 LABELS = ["person", "bicycle", "car"]
@@ -52,3 +54,32 @@ def test_two_threads_may_encode_it():
         for thread in threads:
             thread.join()
         assert texts[0] == texts[1] != b""
+
+
+@pytest.mark.parametrize("boxes", [0, 1, 12])
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_packed_frame_gives_the_same_payload(boxes, is_followed):
+    result = found(*[(412.3 + n, 233.5, 508.1, 305.2) for n in range(boxes)])
+    one = frame_result(result, captured_at_ns=1_763_633_702_113_402_000)
+    one = dataclasses.replace(one, track_id=np.arange(boxes, dtype=np.int64) - 1 if is_followed else None)
+    about = {"device": "gate-01", "labels": ["person", "bicycle", "car"], "model": MODEL}
+    message = FrameMessage(one, epoch=41, seq=7, is_synced=True, **about)
+    packed = message.pack()
+
+    again = frame_from_packed(packed, **about)
+    assert again.encode() == message.encode()
+    assert (again.topic, again.seq, again.epoch, again.captured_at) == (
+        message.topic,
+        message.seq,
+        message.epoch,
+        message.captured_at,
+    )
+    assert message.is_of(**about)
+    assert not message.is_of(**{**about, "labels": []})
+    assert message.pack() is None, "its result is gone"
+
+
+@pytest.mark.parametrize("packed", [b"", b"\x00", b"\x93\x01\x02\x03", bytes(100)])
+def test_what_is_no_packed_frame_is_a_value_error(packed):
+    with pytest.raises(ValueError, match=r".+"):
+        frame_from_packed(packed, device="gate-01", labels=[], model=MODEL)

@@ -29,6 +29,7 @@ class Workshop:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        folder.mkdir()
         for name in _tracked():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)

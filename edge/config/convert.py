@@ -60,6 +60,7 @@ _NAME = "1 to 32 of a-z, 0-9 and '-' (a topic level and a file name); rename it"
 _PATTERNS = {
     "host": "a host name or an address alone; a port goes to the key 'port' beside it, a scheme nowhere",
     "user": "the name of a user on the device",
+    "home_assistant": "true, false, or a discovery prefix such as 'homeassistant'",
     "compatible": "a device class such as 'jetson-orin'",
     "steps": "a share such as '10%', or a count",
     "max_failed": "a share such as '5%', or a count",

@@ -31,6 +31,7 @@ Host = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9._-]+|[0-9A-Fa-f.]*:[0-
 InputSize = Annotated[list[Annotated[int, msgspec.Meta(ge=32, le=8192)]], msgspec.Meta(min_length=2, max_length=2)]
 Point = Annotated[list[Share], msgspec.Meta(min_length=2, max_length=2)]
 Labels = Annotated[list[str], msgspec.Meta(min_length=1)]
+DiscoveryPrefix = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*(?!\n)$")]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
@@ -137,6 +138,7 @@ class MqttConfig(_Strict, frozen=True, kw_only=True):
     keepalive_s: Annotated[int, msgspec.Meta(ge=5, le=3600)] = 10
     protocol: Literal["auto", "v5", "v3.1.1"] = "auto"
     memory_mib: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 16
+    home_assistant: bool | DiscoveryPrefix = False
 
 
 class PublishConfig(_Strict, frozen=True, kw_only=True):

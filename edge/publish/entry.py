@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from edge.protocols import Message
 from edge.publish.frame import FrameMessage
+from edge.publish.home_assistant import Announcement
 from edge.publish.messages import (
     DetectionsMessage,
     EventMessage,
@@ -42,10 +43,11 @@ class Entry:
     """One message on its way; two entries are never equal.
 
     `encode` gives the payload, always the same, and is called by the sending thread. `schema` is empty for messages
-    that are not ours. `gap_count` is how many numbers a gap record declares. `was_sent` says that it was on its way
-    when a connection was lost, so that the broker may have it. `is_replay` says that it is late and goes to the topic
-    of late ones. `accepted_at_s` is seconds of `time.monotonic`. `slot` is where it lies in a ring, if it does.
-    `frame` is what `encode` makes the payload of, as long as it is not there.
+    that are not ours. `is_absolute` says that `topic` is not below the device. `gap_count` is how many numbers a gap
+    record declares. `was_sent` says that it was on its way when a connection was lost, so that the broker may have it.
+    `is_replay` says that it is late and goes to the topic of late ones. `accepted_at_s` is seconds of `time.monotonic`.
+    `slot` is where it lies in a ring, if it does. `frame` is what `encode` makes the payload of, as long as it is not
+    there.
     """
 
     topic: str
@@ -53,6 +55,7 @@ class Entry:
     size_bytes: int
     schema: str = ""
     is_retained: bool = False
+    is_absolute: bool = False
     gap_count: int = 0
     expiry_s: int | None = None
     number: Number | None = None
@@ -66,6 +69,10 @@ class Entry:
     def may_be_replayed(self) -> bool:
         """Whether it goes to another topic once it is late."""
         return self.number is not None and self.topic.endswith(_LIVE) and not self.is_replay
+
+    def full_topic(self, root: str) -> str:
+        """Return the topic at the broker, where `root` is the device's own level."""
+        return self.topic if self.is_absolute else f"{root}/{self.topic}"
 
     @property
     def cost_bytes(self) -> int:
@@ -97,6 +104,7 @@ def entry_from_message(message: Message) -> Entry:
         size_bytes=len(payload),
         schema=message.schema if isinstance(message, WireMessage) else "",
         is_retained=message.is_retained,
+        is_absolute=isinstance(message, Announcement),
         gap_count=message.count or 0 if isinstance(message, GapMessage) else 0,
         expiry_s=message.expiry_s,
         number=number,

@@ -111,7 +111,7 @@ class Session:
             self._outbox.park_suspect("oversize" if self._suspects.is_too_large(size_bytes) else "refused")
             _log.warning(
                 "message given up topic=%s bytes=%d: the broker closes the connection at it; check its limits",
-                f"{self._root}/{suspect.topic}",
+                suspect.full_topic(self._root),
                 size_bytes,
             )
 
@@ -136,7 +136,7 @@ class Session:
 
     def _send_one(self, entry: Entry, payload: bytes, size_bytes: int) -> None:
         packet_id = self._connection.publish(
-            f"{self._root}/{entry.topic}",
+            entry.full_topic(self._root),
             payload,
             is_retained=entry.is_retained,
             expiry_s=entry.expiry_s,
@@ -186,7 +186,7 @@ class Session:
         key = (f"{entry.schema} {what}", reason)
         if key not in self._refused_before:
             self._refused_before.add(key)
-            _log.warning("message refused topic=%s reason=0x%02X: %s", f"{self._root}/{entry.topic}", reason, what)
+            _log.warning("message refused topic=%s reason=0x%02X: %s", entry.full_topic(self._root), reason, what)
 
     def _check_silence(self) -> None:
         for sent in self._on_their_way.values():

@@ -15,6 +15,7 @@ from edge.publish.announced import NoStreamState, removed_streams
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.fanout import FanoutPublisher
 from edge.publish.frames import FramePublisher
+from edge.publish.home_assistant import announcements
 from edge.publish.jsonl import JsonlPublisher
 from edge.publish.messages import EngineInfo, InfoMessage, ModelInfo
 from edge.publish.mqtt.publisher import MqttPublisher
@@ -51,16 +52,17 @@ def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:
     if config.mqtt is not None:
         name = config.mqtt.credential
         credential = None if name is None else read_credential(name)
-        publishers.append(
-            MqttPublisher(
-                config.mqtt,
-                info=info,
-                credential=credential,
-                base_dir=pipeline.path.parent,
-                max_bytes=config.mqtt.memory_mib << 20,
-                ring_path=_ring_path(),
-            )
+        mqtt = MqttPublisher(
+            config.mqtt,
+            info=info,
+            credential=credential,
+            base_dir=pipeline.path.parent,
+            max_bytes=config.mqtt.memory_mib << 20,
+            ring_path=_ring_path(),
         )
+        for message in announcements(config.mqtt, info, config.streams, state_dir=_state_dir(pipeline)):
+            mqtt.publish(message)
+        publishers.append(mqtt)
     if config.publish.jsonl is not None:
         target = config.publish.jsonl
         path = target if target == "-" else str(pipeline.resolve(target))

@@ -1,0 +1,238 @@
+"""What Home Assistant is told by MQTT discovery: cameras, counts, zones and lines as devices and entities.
+
+One retained configuration per entity, on `<prefix>/<component>/<node>/<entity>/config`, which every Home Assistant
+since 2024 reads. The entities read the topics that all subscribers read. An entity goes when its configuration becomes
+empty; which ones there were at the last start is kept in a file.
+
+Names are joined by "_", which no id of ours holds, so that no two are the same.
+
+Source: Home Assistant's documentation of the MQTT integration.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edge.config.schema import LineConfig, MqttConfig, StreamConfig, ZoneConfig
+from edge.publish.messages import InfoMessage
+from edge.publish.mqtt.endpoint import topic_root
+from edge.reading import json_object, read_file
+from edge.writing import write_whole
+
+__all__ = ["KEPT_FILE", "Announcement", "announcements"]
+
+KEPT_FILE = "home-assistant.json"
+
+_FORMAT = "edge.home-assistant/1"
+_MAX_BYTES = 1 << 20
+_MOST_GONE = 1000  # entities that went in earlier starts; a broker that was away then hears of it later
+_KINDS = ("enter", "appear", "leave", "vanish", "dwell", "cross")
+
+_log = logging.getLogger(__name__)
+
+Entity = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A `Message` on a topic of Home Assistant's, not below the device; an empty one takes the entity away."""
+
+    topic: str
+    payload: bytes
+    is_retained = True
+    expiry_s = None
+
+    def encode(self) -> bytes:
+        """Return the JSON text, or nothing."""
+        return self.payload
+
+
+def announcements(
+    config: MqttConfig, info: InfoMessage, streams: Sequence[StreamConfig], *, state_dir: Path
+) -> list[Announcement]:
+    """Return what is to be published at a start, and keep in `state_dir` what that was.
+
+    With `home_assistant` off, these are the removals of what an earlier start announced.
+    """
+    now = _Device(config, info).entities(streams) if config.home_assistant else {}
+    path = state_dir / KEPT_FILE
+    before = _kept(path)
+    gone = [topic for topic in before if topic not in now][-_MOST_GONE:]
+    if now or before:
+        _keep(path, [*gone, *now])
+    removals = [Announcement(topic, b"") for topic in gone]
+    return [*removals, *(Announcement(topic, json.dumps(entity).encode()) for topic, entity in now.items())]
+
+
+def _kept(path: Path) -> list[str]:
+    try:
+        kept = json_object(read_file(path, most_bytes=_MAX_BYTES))
+        topics = kept["topics"]
+        if kept["format"] != _FORMAT or not all(isinstance(topic, str) for topic in topics):
+            raise ValueError(f"expected format {_FORMAT} with topics")
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        _log.warning("file unusable path=%s error=%s: entities that went may stay in Home Assistant", path, error)
+        return []
+    return list(topics)
+
+
+def _keep(path: Path, topics: Sequence[str]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps({"format": _FORMAT, "topics": topics}).encode())
+    except OSError as error:
+        problem = "entities that go later may stay in Home Assistant"
+        _log.warning("file not kept path=%s error=%s: %s", path, error.strerror, problem)
+
+
+class _Device:
+    """The machine, with one device in Home Assistant for itself and one for each stream."""
+
+    def __init__(self, config: MqttConfig, info: InfoMessage) -> None:
+        prefix = config.home_assistant
+        self._prefix = prefix if isinstance(prefix, str) else "homeassistant"
+        self._root = f"{topic_root(config)}/{info.device}"
+        self._node = f"edge_{config.site}_{info.device}"
+        self._info = info
+
+    def entities(self, streams: Sequence[StreamConfig]) -> Mapping[str, Entity]:
+        """Return the configurations by topic."""
+        machine = {"identifiers": [self._node], "name": self._info.device, **self._made()}
+        running = {
+            "name": "Running",
+            "device_class": "connectivity",
+            "state_topic": f"{self._root}/state",
+            "value_template": _on_if("value_json.state in ['online', 'degraded']"),
+            "device": machine,
+        }
+        found = dict([self._entity("binary_sensor", "running", running)])
+        for stream in streams:
+            for component, name, entity in self._of_stream(stream):
+                topic, whole = self._entity(component, f"{stream.id}_{name}", entity)
+                found[topic] = whole | {"device": self._camera(stream)}
+        return found
+
+    def _entity(self, component: str, name: str, entity: Entity) -> tuple[str, Entity]:
+        about = {
+            "unique_id": f"{self._node}_{name}",
+            "object_id": f"{self._info.device}_{name}",
+            "origin": {"name": "edge-deploy", "sw_version": self._info.software},
+        }
+        return f"{self._prefix}/{component}/{self._node}/{name}/config", entity | about
+
+    def _made(self) -> Entity:
+        return {"manufacturer": "edge-deploy", "model": self._info.model.name, "sw_version": self._info.software}
+
+    def _camera(self, stream: StreamConfig) -> Entity:
+        identity = {"identifiers": [f"{self._node}_{stream.id}"], "name": f"{self._info.device} {stream.id}"}
+        return {**identity, **self._made(), "via_device": self._node}
+
+    def _of_stream(self, stream: StreamConfig) -> Iterator[tuple[str, str, Entity]]:
+        """Yield component, name and configuration of each entity of a stream."""
+        state = f"{self._root}/streams/{stream.id}/state"
+        running = {
+            "topic": f"{self._root}/state",
+            "value_template": _available_if("value_json.state in ['online', 'degraded']"),
+        }
+        yield (
+            "binary_sensor",
+            "camera",
+            {
+                "name": "Camera",
+                "device_class": "connectivity",
+                "state_topic": state,
+                "value_template": _on_if("value_json.state == 'up'"),
+                "json_attributes_topic": state,
+                "availability": [running],
+            },
+        )
+        if stream.tracking is None:
+            return
+        is_up = {"topic": state, "value_template": _available_if("value_json.state == 'up'")}
+        common = {"availability": [running, is_up], "availability_mode": "all"}
+        for component, name, entity in self._of_tracking(stream):
+            yield component, name, entity | common
+
+    def _of_tracking(self, stream: StreamConfig) -> Iterator[tuple[str, str, Entity]]:
+        tracking = stream.tracking
+        assert tracking is not None
+        below = f"{self._root}/streams/{stream.id}"
+        told = {"state_topic": f"{below}/occupancy"}
+        yield "sensor", "objects", told | _count("Objects", "value_json.objects")
+        for label, slug in _slugs(stream.classes or ()):
+            yield "sensor", f"objects_{slug}", told | _count(label, "value_json.objects", label)
+        for zone in tracking.zones:
+            for component, name, entity in _of_zone(zone):
+                yield component, name, told | entity
+        for line in tracking.lines:
+            for name, entity in _of_line(line):
+                yield "sensor", name, told | entity
+        if tracking.zones or tracking.lines:
+            yield "event", "events", {"state_topic": f"{below}/events", **_EVENTS}
+
+
+_EVENTS: Entity = {
+    "name": "Events",
+    "event_types": list(_KINDS),
+    "value_template": (
+        "{{ {'event_type': value_json.kind, 'zone': value_json.zone, 'line': value_json.line, "
+        "'direction': value_json.direction, 'label': value_json.label, 'track_id': value_json.track_id, "
+        "'duration_s': value_json.duration_s, 'captured_at': value_json.captured_at} | tojson }}"
+    ),
+}
+
+
+def _of_zone(zone: ZoneConfig) -> Iterator[tuple[str, str, Entity]]:
+    counts = f"value_json.zones.get({_quoted(zone.id)}, {{}})"
+    name = f"zone_{zone.id}"
+    yield "sensor", name, _count(zone.id, counts)
+    occupied = _on_if(f"{counts}.values() | sum > 0")
+    about = {"name": f"{zone.id} occupied", "device_class": "occupancy", "value_template": occupied}
+    yield "binary_sensor", f"occupied_{zone.id}", about
+    for label, slug in _slugs(zone.classes or ()):
+        yield "sensor", f"{name}_{slug}", _count(f"{zone.id} {label}", counts, label)
+
+
+def _of_line(line: LineConfig) -> Iterator[tuple[str, Entity]]:
+    for way in ("forward", "backward"):
+        counts = f"value_json.lines.get({_quoted(line.id)}, {{}}).get('{way}', {{}})"
+        total = _count(f"{line.id} {way}", counts) | {"state_class": "total_increasing"}
+        yield f"line_{line.id}_{way}", total
+
+
+def _count(name: str, counts: str, label: str | None = None) -> Entity:
+    """Return a sensor of how many there are in `counts`, of one label or of all."""
+    value = f"{counts}.values() | sum" if label is None else f"{counts}.get({_quoted(label)}, 0)"
+    return {"name": name, "state_class": "measurement", "value_template": f"{{{{ {value} }}}}"}
+
+
+def _on_if(condition: str) -> str:
+    return f"{{{{ 'ON' if {condition} else 'OFF' }}}}"
+
+
+def _available_if(condition: str) -> str:
+    return f"{{{{ 'online' if {condition} else 'offline' }}}}"
+
+
+def _quoted(text: str) -> str:
+    """Return a literal of Jinja's."""
+    return json.dumps(text)
+
+
+def _slugs(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each label with a topic level of its own."""
+    taken: set[str] = set()
+    for label in labels:
+        slug = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-") or "label"
+        while slug in taken:
+            slug += "-x"
+        taken.add(slug)
+        yield label, slug

@@ -1,0 +1,150 @@
+"""A real Home Assistant finds cameras, counts, zones and lines, believes what they say, and forgets what goes."""
+
+import msgspec
+import pytest
+
+from edge.config.schema import MqttConfig, StreamConfig
+from edge.publish.home_assistant import KEPT_FILE, announcements
+from edge.publish.messages import LineCounts, StreamStateMessage
+from edge.publish.mqtt.publisher import MqttPublisher
+from tests.support import home_assistant
+from tests.support.event_messages import crossing, event, occupancy
+from tests.support.home_assistant import HomeAssistant
+from tests.support.mosquitto import Mosquitto
+from tests.support.wait import wait_until
+from tests.support.wire_messages import birth
+
+pytestmark = pytest.mark.integration
+SINCE = "2026-11-20T10:15:02.113402Z"
+SQUARE = [[0, 0], [1, 0], [1, 1], [0, 1]]
+EAST = {
+    "id": "east",
+    "uri": "rtsp://camera/main",
+    "classes": ["car", 'say "hi" }}'],
+    "tracking": {
+        "zones": [{"id": "yard", "polygon": SQUARE, "classes": ["car"]}, {"id": "lawn", "polygon": SQUARE}],
+        "lines": [{"id": "gate", "start": [0, 0], "end": [1, 1]}],
+    },
+}
+LOBBY = {"id": "lobby", "uri": "rtsp://camera/main"}
+NODE = "edge_north_gate-01"
+
+
+class Device:
+    """What publishes, of a pipeline with these streams."""
+
+    def __init__(self, broker, folder, *streams, home_assistant=True):
+        config = MqttConfig(host="127.0.0.1", port=broker.port, site="north", tls=False, home_assistant=home_assistant)
+        self.streams = [msgspec.convert(stream, StreamConfig) for stream in streams]
+        self.publisher = MqttPublisher(config, info=birth())
+        for message in announcements(config, birth(), self.streams, state_dir=folder):
+            self.publisher.publish(message)
+
+    def say(self, *messages):
+        for message in messages:
+            self.publisher.publish(message)
+        assert self.publisher.flush(10)
+
+    def up(self, *streams):
+        self.say(*(StreamStateMessage(device="gate-01", stream=one, state="up", since=SINCE) for one in streams))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.publisher.close()
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with Mosquitto(tmp_path / "mosquitto") as started:
+        yield started
+
+
+@pytest.fixture
+def home(tmp_path, broker):
+    if missing := home_assistant.lacking():
+        pytest.skip(missing)
+    with HomeAssistant(tmp_path / "home-assistant", broker_port=broker.port) as started:
+        yield started
+
+
+def values(home):
+    return {unique_id.removeprefix(f"{NODE}_"): one["state"] for unique_id, one in home.states().items()}
+
+
+def last_event(home):
+    return home.states()[f"{NODE}_east_events"]["attributes"]
+
+
+def wait_for(home, expected, *, timeout_s=60):
+    def has_come():
+        found = values(home)
+        return {name: found.get(name) for name in expected} == expected
+
+    try:
+        wait_until(has_come, what="Home Assistant knows", timeout_s=timeout_s)
+    except AssertionError:
+        assert values(home) == expected, home.log()
+
+
+def test_home_assistant_shows_cameras_counts_zones_and_lines(home, broker, tmp_path):
+    with Device(broker, tmp_path / "state", EAST, LOBBY) as device:
+        device.up("east", "lobby")
+        counts = LineCounts(forward={"car": 3, "person": 1}, backward={"car": 2})
+        device.say(occupancy(objects={"car": 2, "person": 1}, zones={"yard": {"car": 1}}, lines={"gate": counts}))
+        wait_for(
+            home,
+            {
+                "running": "on",
+                "east_camera": "on",
+                "lobby_camera": "on",
+                "east_objects": "3",
+                "east_objects_car": "2",
+                "east_objects_say-hi": "0",
+                "east_zone_yard_car": "1",
+                "east_zone_lawn": "0",
+                "east_line_gate_forward": "4",
+                "east_line_gate_backward": "2",
+            },
+        )
+        states = home.states()
+        assert {one["device"] for one in states.values()} == {"gate-01", "gate-01 east", "gate-01 lobby"}
+        assert (states[f"{NODE}_east_occupied_yard"]["state"], states[f"{NODE}_east_zone_yard"]["state"]) == ("on", "1")
+
+        device.say(event(1), crossing(2))
+        wait_until(lambda: last_event(home).get("event_type") == "cross", what="the event has come")
+        assert last_event(home)["line"] == "gate"
+
+        down = StreamStateMessage(device="gate-01", stream="east", state="down", since=SINCE, reason="no frame for 3 s")
+        device.say(down)
+        wait_for(home, {"east_camera": "off", "east_objects": "unavailable", "lobby_camera": "on", "running": "on"})
+    wait_for(home, {"running": "off", "lobby_camera": "unavailable", "east_objects": "unavailable"})
+    assert home.complaints() == []
+
+
+def test_what_is_removed_from_the_pipeline_vanishes(home, broker, tmp_path):
+    folder = tmp_path / "state"
+    with Device(broker, folder, EAST, LOBBY) as device:
+        device.up("east", "lobby")
+        device.say(occupancy(zones={"yard": {}, "lawn": {}}))
+        wait_for(home, {"east_zone_lawn": "0", "lobby_camera": "on"})
+
+    only_yard = EAST | {"tracking": {"zones": EAST["tracking"]["zones"][:1]}}
+    with Device(broker, folder, only_yard) as device:
+        device.up("east")
+        device.say(occupancy(zones={"yard": {"car": 1}}, lines={}))
+        wait_for(home, {"east_camera": "on", "east_zone_yard_car": "1"})
+        assert {name for name in values(home) if "lawn" in name or "gate" in name or "lobby" in name} == set()
+
+    with Device(broker, folder, only_yard, home_assistant=False) as device:
+        device.up("east")
+        wait_until(lambda: values(home) == {}, what="Home Assistant has forgotten all", timeout_s=60)
+
+
+def test_it_says_nothing_unless_it_is_asked_to(broker, tmp_path):
+    config = MqttConfig(host="127.0.0.1", port=broker.port, tls=False)
+    streams = [msgspec.convert(EAST, StreamConfig)]
+
+    assert announcements(config, birth(), streams, state_dir=tmp_path) == []
+    assert not (tmp_path / KEPT_FILE).exists()

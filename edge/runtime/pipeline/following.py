@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -46,8 +46,12 @@ class Following:
         self._now_ns = now_ns
         self._monotonic_ns = monotonic_ns
 
-    def follow(self, result: FrameResult, publish: Callable[[FrameResult], object]) -> None:
-        """Give `result` to `publish`, with the numbers of its objects if they are followed, then publish its events."""
+    def follow(self, results: Sequence[FrameResult], publish: Callable[[FrameResult], object]) -> None:
+        """Give each result to `publish`, with the numbers of its objects if they are followed, then tell its events."""
+        for result in results:
+            self._follow(result, publish)
+
+    def _follow(self, result: FrameResult, publish: Callable[[FrameResult], object]) -> None:
         stream = self._streams.get(result.header.stream)
         if stream is None:
             publish(result)

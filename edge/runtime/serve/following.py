@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from edge.config.load import Pipeline
 from edge.config.schema import TrackingConfig
@@ -15,11 +15,11 @@ from edge.track.follow import Follower, Rules
 from edge.track.geometry import Line, Zone
 from edge.types import StreamId
 
-__all__ = ["make_following"]
+__all__ = ["make_followers", "make_following"]
 
 
-def make_following(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -> Following:
-    """Return what follows the objects of those streams that ask for it.
+def make_followers(pipeline: Pipeline, labels: Sequence[str]) -> dict[StreamId, Follower]:
+    """Return what follows the objects of those streams that ask for it; `labels` are the model's.
 
     Raises:
         ConfigError: if a zone or a line names a label that the model does not have.
@@ -27,9 +27,14 @@ def make_following(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) 
     followers = {}
     for index, stream in enumerate(pipeline.config.streams):
         if stream.tracking is not None:
-            rules = _Reader(pipeline, index, info.labels).rules(stream.tracking)
+            rules = _Reader(pipeline, index, labels).rules(stream.tracking)
             tracker = ByteTracker(lost_s=rules.lost_s, sure_score=stream.tracking.start_score)
             followers[StreamId(stream.id)] = Follower(tracker, rules)
+    return followers
+
+
+def make_following(followers: Mapping[StreamId, Follower], publisher: Publisher, info: InfoMessage) -> Following:
+    """Return the stage that runs `followers` and publishes what they find, on the epoch of the birth message."""
     events = EventPublisher(publisher, device=info.device, epoch=info.epoch, labels=info.labels, model=info.model)
     return Following(followers, events)
 

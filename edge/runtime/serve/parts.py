@@ -20,13 +20,13 @@ from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters
 from edge.runtime.pipeline.loop import Inference
 from edge.runtime.serve.engine import start_engine
-from edge.runtime.serve.following import make_following
+from edge.runtime.serve.following import make_followers, make_following
 from edge.runtime.serve.last_switch import LastSwitch
 from edge.runtime.serve.publishing import birth_message, make_frame_publisher, make_publisher
 from edge.runtime.serve.release import Deployed
 from edge.runtime.serve.service import Parts
 from edge.runtime.serve.stream_states import StreamStates
-from edge.types import FrameResult, ModelSpec, StreamId
+from edge.types import ModelSpec, StreamId
 
 __all__ = ["build_parts"]
 
@@ -54,16 +54,12 @@ def build_parts(
     config = pipeline.config
     spec = read_model(pipeline)
     filters = _class_filters(pipeline, spec)
+    followers = make_followers(pipeline, spec.labels)
     running = start_engine(pipeline, spec, deployed)
     info = birth_message(pipeline, spec, running, deployed)
     publisher = make_publisher(pipeline, info)
-    frame_publisher = make_frame_publisher(pipeline, publisher, info)
-    following = make_following(pipeline, publisher, info)
-
-    def publish(results: list[FrameResult]) -> None:
-        for result in results:
-            following.follow(result, frame_publisher.publish)
-
+    frames = make_frame_publisher(pipeline, publisher, info)
+    following = make_following(followers, publisher, info)
     streams = [StreamId(stream.id) for stream in config.streams]
     states = StreamStates(streams, publisher, device=info.device, on_change=following.change)
     annotator = None if annotate_dir is None else Annotator(annotate_dir, labels=spec.labels, every_s=annotate_every_s)
@@ -79,7 +75,7 @@ def build_parts(
             engine=running.engine,
             detector=detector_of(pipeline, spec),
             class_filter=filters,
-            on_results=publish,
+            on_results=lambda results: following.follow(results, frames.publish),
             onlookers=[one for one in (shown.pictures, annotator) if one is not None],
         ),
         batcher=_batcher(pipeline, running.engine, counters),

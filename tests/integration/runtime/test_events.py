@@ -86,3 +86,20 @@ def test_the_last_occupancy_says_that_nobody_is_followed_any_more(said):
     assert before
     crossed = sum(event["kind"] == "cross" for event in said["event"])
     assert sum(sum(way.values()) for line in last["lines"].values() for way in line.values()) == crossed
+
+
+def test_a_label_that_the_model_does_not_have_is_told_where_it_stands(tmp_path):
+    line = {"id": "gate", "start": [0, 0], "end": [1, 1], "classes": ["car", "dog"]}
+    content = {
+        "version": 1,
+        "model": {"onnx": str(MODEL)},
+        "publish": {"jsonl": "out.jsonl"},
+        "streams": [{"id": "east", "uri": "test://", "tracking": {"lines": [line]}}],
+    }
+    (tmp_path / "p.yaml").write_text(json.dumps(content))
+    command = [sys.executable, "-m", "edge.cli.edge_runtime", "run", "--pipeline", str(tmp_path / "p.yaml")]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+    assert ended.returncode == 2
+    assert "p.yaml:1: streams[0].tracking.lines[0].classes: got 'dog', the labels of the model are car" in ended.stderr
+    assert not (tmp_path / "out.jsonl").exists()

@@ -51,8 +51,7 @@ class Stage:
         self.following = Following(followers, events, now_ns=lambda: 0, monotonic_ns=lambda: next(clock))
 
     def give(self, *results):
-        for one in results:
-            self.following.follow(one, self.frames.append)
+        self.following.follow(results, self.frames.append)
 
     def status(self, state):
         self.following.change(StreamStatus(stream=EAST, state=state, reason="test", reconnects=0))

@@ -67,6 +67,7 @@ reliability: setup   ## every power cut and every disk fault of a push; writes d
 docs: setup      ## schemas that are generated from the types
 	@$(PYTHON) -m edge.publish.schema docs
 	@$(PYTHON) -m edge.engine.jsonschema pipelines/pipeline.schema.json
+	@$(PYTHON) -m edge.log_events docs/log-events.md
 
 kernels: setup   ## compile the CUDA kernels that the package ships; needs no GPU
 	@$(PYTHON) -m edge.engine.cuda.compile

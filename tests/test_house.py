@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from edge.log_events import EVENTS, event_page, phrase_of
+
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "edge").rglob("*.py"))
 
 FLOORS = [
-    {"types", "protocols", "deadline", "digest", "errors", "reading", "untrusted", "version", "writing"},
+    {"types", "protocols", "deadline", "digest", "errors", "log_events", "reading", "untrusted", "version", "writing"},
     {"vision", "config", "model", "wire"},
     {"track"},
     {"calibrate", "evaluate", "engine", "http", "media", "publish", "bundle", "device", "transport"},
@@ -86,6 +88,7 @@ MAY_NAME_A_KIND = {
     "quantize/calibration/library.py": "the format of TensorRT's calibration cache",
     "quantize/forms.py": "the same",
     "cli/commands/calibrate.py": "an example of a command line",
+    "log_events.py": "how lines of its library begin",
 }
 
 MAX_FILE_LINES = 400
@@ -223,6 +226,31 @@ def test_most_files_and_functions_are_small():
 @pytest.mark.parametrize("path", FILES, ids=_name)
 def test_every_module_says_what_lives_in_it(path):
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), f"{_name(path)} has no docstring"
+
+
+def _logged(path: Path) -> Iterator[str]:
+    """Yield the text of each line that is logged, as it stands in the code; not what is for debugging."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and ast.unparse(node.func.value) == "_log"
+        ):
+            text = node.args[1 if node.func.attr == "log" else 0]
+            if node.func.attr != "debug":
+                assert isinstance(text, ast.Constant), (
+                    f"{_name(path)}:{node.lineno}: a line to log is a text of its own"
+                )
+                yield text.value
+
+
+def test_every_line_that_is_logged_is_in_the_catalogue_with_what_to_do():
+    logged = {phrase_of(text) for path in FILES if _room(path) != "demo" for text in _logged(path)}
+    assert sorted(logged - set(EVENTS)) == [], "name these in edge/log_events.py, then: make docs"
+    assert sorted(set(EVENTS) - logged) == [], "these are not logged any more"
+    ids = [event.id for event in EVENTS.values()]
+    assert len(ids) == len(set(ids))
+    assert (ROOT / "docs/log-events.md").read_text(encoding="utf-8") == event_page(), "make docs"
 
 
 @pytest.mark.parametrize("path", FILES, ids=_name)

@@ -14,6 +14,7 @@ from types import FrameType
 import click
 
 from edge.cli.border import INTERRUPTED, tell
+from edge.cli.json_log import log_json
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS
 from edge.errors import ConfigError
@@ -56,6 +57,15 @@ Examples:
     metavar="FILE",
     help="Write how it stands once a second; under systemd into its RuntimeDirectory by itself.",
 )
+@click.option(
+    "--log",
+    "log_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    envvar="EDGE_LOG",
+    help="json: one object a line, with ids and fields (docs/log-events.md).",
+)
 @verbosity_option
 def run(
     path: Path | None,
@@ -65,6 +75,7 @@ def run(
     annotate_dir: Path | None,
     annotate_every: float,
     health: Path | None,
+    log_format: str,
 ) -> int:
     """Decode all streams, infer in batches, publish; until SIGTERM, Ctrl-C or the end of all files.
 
@@ -73,6 +84,10 @@ def run(
     """
     from edge.runtime.serve.serve import Serving, open_serving, serve
 
+    say = tell
+    if log_format == "json":
+        log_json()
+        say = _to_nobody
     if (path is None) == (release_dir is None):
         raise click.UsageError("give --pipeline FILE or --release DIR")
     write_stats = _stats_writer(stats_path)
@@ -80,16 +95,20 @@ def run(
         opened: Serving = open_serving(path=path, release_dir=release_dir, health=health)
         parts = opened.build(annotate_dir=annotate_dir, annotate_every_s=annotate_every)
         engine = f"{parts.inference.engine.name} in {parts.precision.value}"
-        tell(f"running {parts.name} with {engine}, {len(parts.sources)} streams")
+        say(f"running {parts.name} with {engine}, {len(parts.sources)} streams")
         report = serve(parts, opened.heartbeat, stop, duration_s=duration_s)
         is_stopped = stop.is_set()
     for line in report_lines(report):
-        tell(line)
+        say(line)
     write_stats(json.dumps(report.as_json(), indent=2) + "\n")
     if is_stopped and release_dir is not None:
         # Systemd takes any other code for a failure, and a failure of a release for a reason to leave it.
         return 0
     return _UNREACHABLE if report.has_failed_streams or report.silent_outputs else 0
+
+
+def _to_nobody(text: str) -> None:
+    """Prose for a person, where each line is read by a program."""
 
 
 def _stats_writer(path: Path | None) -> Callable[[str], None]:

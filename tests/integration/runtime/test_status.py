@@ -52,7 +52,14 @@ def service(tmp_path, model, clip, monkeypatch):
         }
         (tmp_path / "p.yaml").write_text(json.dumps(content))
         command = [sys.executable, "-m", "edge.cli.edge_runtime", "run", "--pipeline", str(tmp_path / "p.yaml")]
-        command += ["--health", str(tmp_path / "run/health.json"), "--stats", str(tmp_path / "stats.json")]
+        command += [
+            "--health",
+            str(tmp_path / "run/health.json"),
+            "--stats",
+            str(tmp_path / "stats.json"),
+            "--log",
+            "json",
+        ]
         (tmp_path / "run").mkdir()
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         try:
@@ -118,6 +125,8 @@ def test_a_service_that_somebody_holds_on_to_ends_and_its_account_balances(servi
     held = [connect(port) for _ in range(100)]
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=30)
+    events = [json.loads(line)["event"] for line in told.splitlines()]
+    assert {"engine-chosen", "stream-state", "broker"} <= set(events)
     for one in held:
         one.close()
     assert process.returncode == 0, told

@@ -63,6 +63,8 @@ _ALL = (
         "file of streams unusable",
         _NOTHING + ": it is begun anew; streams removed before may stay retained",
     ),
+    LogEvent("home-assistant-not-kept", "file not kept", _DISK + "; entities that go may stay in Home Assistant"),
+    LogEvent("home-assistant-unusable", "file unusable", "remove entities that went by hand in Home Assistant"),
     # inference
     LogEvent("engine-chosen", "engine", _NOTHING),
     LogEvent(

@@ -1,9 +1,10 @@
 """How far INT8 by a table is from its float model on some images, with standard errors; prints one line of JSON.
 
-python -m tests.bench.agreement MODEL TABLE IMAGES
+python -m tests.bench.agreement MODEL TABLE IMAGES [LABELS]
 
 `agreement` is mAP50-95 with the float model's own detections of score 0.25 and more as the truth; `sure` and `best` are
 the errors that the search goes by (docs/adr/0006), each image counting the same.
+`labels` is mAP50-95 of float and of INT8 with LABELS, and the standard error of the difference.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from edge.engine.kind import BuildRequest, QdqForm, load_kind
 from edge.engine.select import build_and_load
 from edge.evaluate.bootstrap import error_of_difference
 from edge.evaluate.coco_map import Accumulator
+from edge.evaluate.labels import open_labels
 from edge.evaluate.parity import best_candidates, compare_candidates, error_of_best
 from edge.media.stills import list_images
 from edge.model.inspect import inspect_model
@@ -32,7 +34,7 @@ BEST, LOWEST, SURE = 64, 1e-5, 0.05
 
 
 def main() -> None:
-    model, table, images = map(Path, sys.argv[1:])
+    model, table, images, *more = map(Path, sys.argv[1:])
     spec, kind = inspect_model(model), load_kind("openvino")
     forms = Forms(spec, usable_table(table, spec))
     engines = [
@@ -40,6 +42,7 @@ def main() -> None:
         for precision in (Precision.FP32, Precision.INT8)
     ]
     paths, detector = list_images(images), coco_detector(spec)
+    labels, labelled = (open_labels(more[0], spec.labels) if more else None), (Accumulator(), Accumulator())
     head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides, is_multi_label=True)
     itself, int8, parities, best, objects = Accumulator(), Accumulator(), [], [], 0
     for path, *ran in zip(paths, *(run_stills(paths, engine) for engine in engines), strict=True):
@@ -48,6 +51,10 @@ def main() -> None:
         objects += len(truth.class_id)
         itself.add(path.stem, exact, truth)
         int8.add(path.stem, found, truth)
+        if labels is not None:
+            given = labels.truth(path.stem, ran[0][0][0][0].source_size)
+            for accumulator, one in zip(labelled, (exact, found), strict=True):
+                accumulator.add(path.stem, one, given)
         one, other = (decode(out, head, score_threshold=LOWEST) for _, out in ran)
         best.append(error_of_best(best_candidates(one, BEST), other, spec.family))
         one, other = (decode(out, head, score_threshold=SURE) for _, out in ran)
@@ -62,6 +69,8 @@ def main() -> None:
         "sure": _mean(sure),
         "best": _mean(best),
     }
+    if labels is not None:
+        told["labels"] = [*(one.result().map50_95 for one in labelled), error_of_difference(*labelled)]
     print(json.dumps({key: [round(x, 4) for x in one] if isinstance(one, list) else one for key, one in told.items()}))
 
 

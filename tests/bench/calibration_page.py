@@ -30,8 +30,8 @@ def _accuracy(results):
             share = f"{found['int8_mac_share']:.1%}"
             yield f"| | {method} | {found['map50_95']:.4f} | {change:+.2f} | {share} | {seconds:.1f} |"
         if one["nncf"] is not None:
-            change = 100 * (one["nncf"]["map50_95"] - exact)
-            yield f"| | NNCF PTQ | {one['nncf']['map50_95']:.4f} | {change:+.2f} | | {one['nncf']['seconds']:.1f} |"
+            change = 100 * (one["nncf"]["map50_95"][0] - exact)
+            yield f"| | NNCF PTQ | {one['nncf']['map50_95'][0]:.4f} | {change:+.2f} | | {one['nncf']['seconds']:.1f} |"
     yield ""
 
 

@@ -2,6 +2,8 @@
 
 python -m tests.bench.modelopt_ptq MODEL IMAGES VAL VAL_LABELS [entropy|max] [OUT.onnx]
 
+`-` as VAL_LABELS: there are none.
+
 Wants nvidia-modelopt (0.47.0), torch, onnx 1.19, onnxruntime, onnx-graphsurgeon, onnxscript and lief beside this
 project; it pins versions that others do not share, so give it an environment of its own. It rewrites the model that it
 is given, and so gets a copy; the remainder stays in float32, since a CPU is to run it.
@@ -20,11 +22,10 @@ import numpy as np
 import onnxruntime
 from modelopt.onnx.quantization import quantize
 
-from edge.evaluate.labels import open_labels
 from edge.model.inspect import inspect_model
 from edge.quantize.calibration.images import find_images
 from tests.bench.calibration import _pixels
-from tests.bench.others import accuracy
+from tests.bench.others import accuracy, labels_or_none
 
 
 def main() -> None:
@@ -42,7 +43,7 @@ def main() -> None:
             calibration_eps=["cpu"], high_precision_dtype="fp32", output_path=str(made),
         )  # fmt: skip
         elapsed = time.perf_counter() - started
-        found = accuracy(spec, _session(made), _session(model), val, open_labels(val_labels, spec.labels))
+        found = accuracy(spec, _session(made), _session(model), val, labels_or_none(val_labels, spec))
     print(json.dumps({"method": method, "images": len(pixels), "seconds": elapsed, **found}))
 
 

@@ -1,6 +1,8 @@
 """NNCF's post-training quantization with the same pixels, measured as ours is; prints one line of JSON.
 
 python -m tests.bench.nncf_ptq MODEL IMAGES VAL VAL_LABELS
+
+`-` as VAL_LABELS: there are none.
 """
 
 from __future__ import annotations
@@ -13,11 +15,10 @@ from pathlib import Path
 import nncf
 import openvino
 
-from edge.evaluate.labels import open_labels
 from edge.model.inspect import inspect_model
 from edge.quantize.calibration.images import find_images
 from tests.bench.calibration import _pixels
-from tests.bench.others import accuracy
+from tests.bench.others import accuracy, labels_or_none
 
 
 def main() -> None:
@@ -32,7 +33,7 @@ def main() -> None:
     quantized = nncf.quantize(network, nncf.Dataset(list(_pixels(spec, found))), subset_size=len(found))
     elapsed = time.perf_counter() - started
     network_float = core.compile_model(str(model), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    labels = open_labels(val_labels, spec.labels)
+    labels = labels_or_none(val_labels, spec)
     found = accuracy(spec, _run_by(core.compile_model(quantized, "CPU")), _run_by(network_float), val, labels)
     print(json.dumps({"seconds": elapsed, **found}))
 

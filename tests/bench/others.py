@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from edge.evaluate.bootstrap import error_of_difference
 from edge.evaluate.coco_map import Accumulator
+from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth
 from edge.media.stills import list_images
 from edge.quantize.calibration.images import find_images, still_source
@@ -16,23 +18,38 @@ SURE = 0.25  # score from which the float model's detections are the truth
 
 
 def accuracy(spec, infer, infer_float, folder, labels):
-    """Return mAP50-95 against labels and against the float model's own sure detections.
+    """Return mAP50-95 against labels (None: null) and against the float model's own sure detections, with their errors.
 
-    `infer` and `infer_float` make the raw output of pixels, float32 (1, 3, H, W).
+    `infer` and `infer_float` make the raw output of pixels, float32 (1, 3, H, W). Errors are the standard ones of the
+    difference from the float model.
     """
-    with_labels, against_float, detector = Accumulator(), Accumulator(), coco_detector(spec)
+    runs, detector = (infer_float, infer), coco_detector(spec)
+    with_labels, against_float = ([Accumulator() for _ in runs] for _ in range(2))
     by_stem = {image.path.stem: image for image in find_images(folder)[0]}
     for stem in sorted(path.stem for path in list_images(folder)):
         source = still_source([by_stem[stem]], spec.preprocess)
         size = source.read(1.0).letterbox.source
         placed = letterbox.fit(size, spec.preprocess)
         (pixels,) = _pixels(spec, [by_stem[stem]])
-        (found,), (exact,) = (
-            detector.detect(np.asarray(run(pixels), np.float32), [placed]) for run in (infer, infer_float)
-        )
-        with_labels.add(stem, found, labels.truth(stem, size))
-        against_float.add(stem, found, _sure(exact))
-    return {"map50_95": with_labels.result().map50_95, "against_float": against_float.result().map50_95}
+        found = [detector.detect(np.asarray(run(pixels), np.float32), [placed])[0] for run in runs]
+        truth = _sure(found[0])
+        for one, labelled, own in zip(found, with_labels, against_float, strict=True):
+            own.add(stem, one, truth)
+            if labels is not None:
+                labelled.add(stem, one, labels.truth(stem, size))
+    return {
+        "map50_95": None if labels is None else _with_error(with_labels),
+        "against_float": _with_error(against_float),
+    }
+
+
+def labels_or_none(folder, spec):
+    """Return the labels in `folder`, None of `-`."""
+    return None if folder.name == "-" else open_labels(folder, spec.labels)
+
+
+def _with_error(pair):
+    return [pair[1].result().map50_95, error_of_difference(*pair)]
 
 
 def _sure(found):

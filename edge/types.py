@@ -100,6 +100,8 @@ class DropReason(str, enum.Enum):
     DAMAGED = "damaged"  # before the first clean key frame, or after lost or unusable data until the next one
     LATE = "late"  # a newer frame took its place before it was read
     SUPERSEDED = "superseded"  # a newer frame took its row in the open batch
+    YIELDED = "yielded"  # its row went to a stream that had been given less
+    STALE = "stale"  # older than the stream's `max_age_ms` before the engine was free
     STOPPED = "stopped"  # the run ended before its turn came
     FAILED = "failed"  # it could not be copied, or inference of its batch failed
 

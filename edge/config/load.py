@@ -114,6 +114,11 @@ def _stream_contradictions(
         if path is not None:
             if not path.is_file() and not may_be_absent:
                 yield here, f"no such file: {path}; paths start at the file's folder"
+            if stream.max_age_ms is not None and not stream.realtime:
+                problem = (
+                    "a file waits for its turn and none of its frames is dropped; remove it, or use realtime: true"
+                )
+                yield ("streams", index, "max_age_ms"), problem
             return
         address = urlsplit(stream.uri)
     except ValueError as error:

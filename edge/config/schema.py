@@ -99,7 +99,11 @@ class TrackingConfig(_Strict, frozen=True, kw_only=True):
 
 
 class StreamConfig(_Strict, frozen=True, kw_only=True):
-    """One camera or file. `realtime` plays a file at its own pace, as a camera would deliver it."""
+    """One camera or file. `realtime` plays a file at its own pace, as a camera would deliver it.
+
+    Where there are more streams than rows in a batch and not every frame can be inferred, a stream's share is in
+    proportion to `priority`. Frames that are older than `max_age_ms` are dropped instead of inferred.
+    """
 
     id: TopicLevel
     uri: str
@@ -112,6 +116,8 @@ class StreamConfig(_Strict, frozen=True, kw_only=True):
     latency_ms: Annotated[int, msgspec.Meta(ge=0, le=60_000)] = 200
     stall_s: Seconds = 3.0
     tracking: TrackingConfig | None = None
+    priority: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
+    max_age_ms: Annotated[float, msgspec.Meta(gt=0, le=3_600_000)] | None = None
 
 
 class TlsConfig(_Strict, frozen=True, kw_only=True):

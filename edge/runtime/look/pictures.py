@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edge.media.images import encode_jpeg
 from edge.runtime.pipeline.annotate import boxed
-from edge.runtime.pipeline.batcher import Batch, Row
+from edge.runtime.pipeline.rows import Batch, Row
 from edge.types import FrameResult, StreamId
 
 __all__ = ["Pictures"]

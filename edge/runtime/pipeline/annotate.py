@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edge.errors import ConfigError
 from edge.media.images import draw_boxes, write_image
-from edge.runtime.pipeline.batcher import Batch, Row
+from edge.runtime.pipeline.rows import Batch, Row
 from edge.types import FrameHeader, FrameResult, Letterbox, StreamId
 
 __all__ = ["Annotator", "boxed"]

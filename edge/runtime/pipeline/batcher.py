@@ -5,6 +5,9 @@ every stream that is up is live and has its row, when its deadline has come, or 
 that is in it comes again: nobody is slowed down to the pace of another. While the engine is at work, the open batch
 takes newer frames of live streams in place of older ones; that does not move its deadline.
 
+Where there are more frames than rows, those streams come first that were given least (`edge.runtime.pipeline.shares`),
+and may take the row of one that was given more. Files wait and lose nothing.
+
 Whoever holds a row only copies pixels meanwhile: no source is asked for anything, so that none can hold up the others.
 """
 
@@ -13,71 +16,33 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.types import DropReason, Frame, FrameHeader, Letterbox, StreamId
+from edge.runtime.pipeline.rows import Batch, OpenBatch, Row, Ticket, Turn
+from edge.runtime.pipeline.shares import FairShares, Terms
+from edge.types import DropReason, Frame, Letterbox, StreamId
 from edge.vision.letterbox import fill_border, paste
 
-__all__ = ["Batch", "Batcher", "Row", "Ticket"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One frame in a batch."""
-
-    header: FrameHeader
-    letterbox: Letterbox
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """A closed batch: `rows[i]` lies in row i of canvas `index`, which is the taker's until it is given back."""
-
-    index: int
-    rows: tuple[Row, ...]
-    closed_at_ns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Ticket:
-    """A reserved row."""
-
-    stream: StreamId
-    canvas: int
-    row: int
-
-
-@dataclass(slots=True)
-class _OpenBatch:
-    canvas: int
-    rows: list[Row | None] = field(default_factory=list)  # None: reserved and not filled, or given up
-    given_up: list[int] = field(default_factory=list)
-    live_row_of: dict[StreamId, int] = field(default_factory=dict)
-    writers: int = 0
-    due_ns: int | None = None  # of the first frame in it; None: no frame has come yet
-
-    @property
-    def count(self) -> int:
-        return len(self.rows) - len(self.given_up)
-
-
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    stream: StreamId
-    is_live: bool
-    ticket: Ticket | None = None
-    is_served: threading.Event = field(default_factory=threading.Event)
+__all__ = ["Batcher"]
 
 
 class Batcher:
     """Thread-safe; pullers call `reserve` and `fill`, one inference thread calls `take` and `give_back`.
 
-    Whoever makes room hands it to the first waiter that can use it and wakes only that one: with many streams, waking
-    all of them for every row would cost more than decoding.
+    Whoever makes room hands it to the waiter whose turn it is and wakes only that one: with many streams, waking all of
+    them for every row would cost more than decoding.
+
+    Args:
+        canvases: of the engine.
+        max_wait_s: how long the first frame of a batch waits for others.
+        pad_value: of the border.
+        on_drop: called for each frame that is let go here; must return at once.
+        terms: of streams that have other ones than most.
+        clock_ns: monotonic nanoseconds.
     """
 
     def __init__(
@@ -87,19 +52,22 @@ class Batcher:
         max_wait_s: float,
         pad_value: int,
         on_drop: Callable[[StreamId, DropReason], None],
+        terms: Mapping[StreamId, Terms] = MappingProxyType({}),
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._canvases = canvases
         self._max_wait_ns = round(max_wait_s * 1e9)
         self._pad_value = pad_value
         self._on_drop = on_drop
+        self._max_age_ns = {stream: one.max_age_ns for stream, one in terms.items() if one.max_age_ns is not None}
+        self._shares = FairShares(terms)
         self._clock_ns = clock_ns
         self._lock = threading.Lock()
         self._may_be_ready = threading.Condition(self._lock)
         self._borders: list[list[Letterbox | None]] = [[None] * len(canvas) for canvas in canvases]
         self._free = deque(range(1, len(canvases)))
-        self._open: _OpenBatch | None = _OpenBatch(0)
-        self._waiting: list[_Waiter] = []
+        self._open: OpenBatch | None = OpenBatch(0)
+        self._waiting: list[Turn] = []
         self._up: dict[StreamId, bool] = {}  # whether it is live
         self._closed_early: Batch | None = None
         self._is_idle = False  # the engine has asked for a batch, and none was ready
@@ -117,21 +85,27 @@ class Batcher:
                 self._may_be_ready.notify()
 
     def reserve(self, stream: StreamId, *, is_live: bool) -> Ticket | None:
-        """Wait for a row in the open batch, first come first served; None when the batcher was closed.
+        """Wait for a row in the open batch; None when the batcher was closed.
 
-        A live stream that has a row in it already gets that row again, and its older frame is dropped; unless the
-        engine is idle, which is then given the batch as it is. Who gets a row calls `fill` or `abandon` at once.
+        Of those that wait, the stream that was given least comes first. A live stream that has a row in it already gets
+        that row again, and its older frame is dropped; unless the engine is idle, which is then given the batch as it
+        is. Who gets a row calls `fill` or `abandon` at once.
         """
+        return self.ask(stream, is_live=is_live).wait()
+
+    def ask(self, stream: StreamId, *, is_live: bool) -> Turn:
+        """Ask for a row as `reserve` does, and do not wait."""
+        turn = Turn(stream, is_live)
         with self._lock:
             if self._is_closed:
-                return None
+                turn.end(None)
+                return turn
+            self._let_stale_go()
             self._close_for_idle_engine(stream)
-            if self._can_serve(stream, is_live=is_live):  # then nobody before us can: they would have been served
-                return self._claim(stream, is_live=is_live)
-            waiter = _Waiter(stream, is_live)
-            self._waiting.append(waiter)
-        waiter.is_served.wait()
-        return waiter.ticket
+            if not self._serve(turn):  # nobody who waits could be served in its place: they were asked before
+                turn.queue()
+                self._waiting.append(turn)
+        return turn
 
     def fill(self, ticket: Ticket, frame: Frame) -> None:
         """Copy the frame to its row; this is the only copy of pixels between decoder and engine.
@@ -145,22 +119,17 @@ class Batcher:
             self.abandon(ticket)
             raise
         with self._lock:
-            batch = self._held()
-            batch.rows[ticket.row] = Row(header=frame.header, letterbox=frame.letterbox)
-            batch.writers -= 1
-            due_ns = frame.header.read_at_ns + self._max_wait_ns
-            batch.due_ns = due_ns if batch.due_ns is None else min(batch.due_ns, due_ns)
+            row = Row(header=frame.header, letterbox=frame.letterbox)
+            self._held().fill(ticket.row, row, due_ns=frame.header.read_at_ns + self._max_wait_ns)
+            self._serve_waiters()  # one of them may have been given less than this stream
             self._may_be_ready.notify()
 
     def abandon(self, ticket: Ticket) -> None:
         """Give a reserved row up without filling it."""
         with self._lock:
             batch = self._held()
-            batch.given_up.append(ticket.row)
-            batch.live_row_of.pop(ticket.stream, None)
             batch.writers -= 1
-            if not batch.count:
-                batch.due_ns = None
+            batch.give_up(ticket.row, ticket.stream)
             self._serve_waiters()
             self._may_be_ready.notify()
 
@@ -172,6 +141,7 @@ class Batcher:
                 if self._closed_early is not None:
                     early, self._closed_early = self._closed_early, None
                     return early
+                self._let_stale_go()
                 now_ns = self._clock_ns()
                 ready_at_ns = self._ready_at_ns()
                 if ready_at_ns is not None and ready_at_ns <= now_ns:
@@ -193,8 +163,8 @@ class Batcher:
         """Take no more frames; batches already begun can still be taken."""
         with self._lock:
             self._is_closed = True
-            for waiter in self._waiting:
-                waiter.is_served.set()
+            for turn in self._waiting:
+                turn.end(None)
             self._waiting.clear()
             self._may_be_ready.notify()
 
@@ -203,6 +173,12 @@ class Batcher:
         """Whether it is closed and nothing is left to take."""
         with self._lock:
             return self._is_drained()
+
+    @property
+    def ready_at_ns(self) -> int | None:
+        """When the next batch can be taken, as far as that is known by now; what is past means now."""
+        with self._lock:
+            return self._closed_early.closed_at_ns if self._closed_early is not None else self._ready_at_ns()
 
     @property
     def has_due(self) -> bool:
@@ -217,38 +193,68 @@ class Batcher:
 
     def _open_next(self) -> None:
         if self._open is None and self._free:
-            self._open = _OpenBatch(self._free.popleft())
+            self._open = OpenBatch(self._free.popleft())
             self._serve_waiters()
 
     def _serve_waiters(self) -> None:
-        # In the order in which they came; one that cannot be served does not hold up those behind it.
-        left = []
-        for waiter in self._waiting:
-            if self._can_serve(waiter.stream, is_live=waiter.is_live):
-                waiter.ticket = self._claim(waiter.stream, is_live=waiter.is_live)
-                waiter.is_served.set()
-            else:
-                left.append(waiter)
-        self._waiting = left
+        # One that cannot be served does not hold up those behind it.
+        self._waiting.sort(key=self._standing)
+        self._waiting = [turn for turn in self._waiting if not self._serve(turn)]
 
-    def _can_serve(self, stream: StreamId, *, is_live: bool) -> bool:
-        if self._open is None:
+    def _serve(self, turn: Turn) -> bool:
+        batch = self._open
+        if batch is None:
             return False
-        has_row = stream in self._open.live_row_of
-        return is_live if has_row else self._open.count < len(self._canvases[self._open.canvas])
-
-    def _claim(self, stream: StreamId, *, is_live: bool) -> Ticket:
-        batch = self._held()
-        row = batch.live_row_of.get(stream)
-        if row is None:
-            row = self._new_row(batch)
-        elif batch.rows[row] is not None:
+        row = batch.live_row_of.get(turn.stream)
+        if row is not None:
+            if self._is_idle and self._free:  # it could not be closed yet, because others copy: as soon as they have
+                batch.due_ns = self._clock_ns()
+                return False
             batch.rows[row] = None
-            self._on_drop(stream, DropReason.SUPERSEDED)
-        if is_live:
-            batch.live_row_of[stream] = row
+            self._on_drop(turn.stream, DropReason.SUPERSEDED)
+        elif batch.count < len(self._canvases[batch.canvas]) or self._take_from_richest(batch, turn):
+            row = batch.new_row()
+        else:
+            return False
+        if turn.is_live:
+            batch.live_row_of[turn.stream] = row
         batch.writers += 1
-        return Ticket(stream=stream, canvas=batch.canvas, row=row)
+        turn.end(Ticket(stream=turn.stream, canvas=batch.canvas, row=row))
+        return True
+
+    def _take_from_richest(self, batch: OpenBatch, turn: Turn) -> bool:
+        """Make room for a live stream that was given less than one that is in the batch."""
+        filled = [stream for stream, row in batch.live_row_of.items() if batch.rows[row] is not None]
+        richest = max(filled, key=self._shares.standing, default=None)
+        if richest is None or not turn.is_live or self._shares.standing(richest) <= self._standing(turn):
+            return False
+        self._let_go(batch, richest, DropReason.YIELDED)
+        return True
+
+    def _standing(self, turn: Turn) -> float:
+        has = 0 if self._open is None or turn.is_live else self._open.rows_of(turn.stream)
+        return self._shares.standing(turn.stream, pending=has)
+
+    def _let_stale_go(self) -> None:
+        batch = self._open
+        if not self._max_age_ns or batch is None:
+            return
+        now_ns = self._clock_ns()
+        stale = [stream for stream, row in batch.live_row_of.items() if self._is_stale(batch.rows[row], now_ns)]
+        for stream in stale:
+            self._let_go(batch, stream, DropReason.STALE)
+        if stale:
+            self._serve_waiters()
+
+    def _is_stale(self, row: Row | None, now_ns: int) -> bool:
+        if row is None or row.header.stream not in self._max_age_ns:
+            return False
+        age_ns = now_ns - row.header.read_at_ns + row.header.decode_ns
+        return age_ns > self._max_age_ns[row.header.stream]
+
+    def _let_go(self, batch: OpenBatch, stream: StreamId, reason: DropReason) -> None:
+        batch.give_up(batch.live_row_of[stream], stream)
+        self._on_drop(stream, reason)
 
     def _copy(self, frame: Frame, ticket: Ticket) -> None:
         canvas, borders = self._canvases[ticket.canvas][ticket.row], self._borders[ticket.canvas]
@@ -258,13 +264,7 @@ class Batcher:
             borders[ticket.row] = frame.letterbox
         paste(frame.image, canvas, frame.letterbox)
 
-    def _new_row(self, batch: _OpenBatch) -> int:
-        if batch.given_up:
-            return batch.given_up.pop()
-        batch.rows.append(None)
-        return len(batch.rows) - 1
-
-    def _held(self) -> _OpenBatch:
+    def _held(self) -> OpenBatch:
         if self._open is None:
             raise RuntimeError("a row was filled that nobody had reserved")
         return self._open
@@ -275,7 +275,7 @@ class Batcher:
             return None
         return self._complete_or_due_ns(batch, batch.due_ns)
 
-    def _complete_or_due_ns(self, batch: _OpenBatch, due_ns: int) -> int:
+    def _complete_or_due_ns(self, batch: OpenBatch, due_ns: int) -> int:
         is_complete = self._is_closed or batch.count >= self._wanted(len(self._canvases[batch.canvas]))
         return due_ns - self._max_wait_ns if is_complete else due_ns
 
@@ -294,11 +294,12 @@ class Batcher:
     def _close_batch(self, now_ns: int) -> Batch:
         batch = self._held()
         closed = Batch(index=batch.canvas, rows=self._without_holes(batch), closed_at_ns=now_ns)
+        self._shares.give(row.header.stream for row in closed.rows)
         self._open = None
         self._open_next()
         return closed
 
-    def _without_holes(self, batch: _OpenBatch) -> tuple[Row, ...]:
+    def _without_holes(self, batch: OpenBatch) -> tuple[Row, ...]:
         # An abandoned row leaves a hole, and an engine infers the first rows of a canvas: the last row moves into it.
         canvas, borders = self._canvases[batch.canvas], self._borders[batch.canvas]
         while None in batch.rows:
@@ -306,7 +307,17 @@ class Batcher:
             canvas[hole], borders[hole] = canvas[last], borders[last]
             batch.rows[hole] = batch.rows[last]
             batch.rows.pop()
+        self._order(batch)
         return tuple(row for row in batch.rows if row is not None)
+
+    def _order(self, batch: OpenBatch) -> None:
+        # A file's later frame may have come to lie in a hole before its earlier ones.
+        canvas, borders = self._canvases[batch.canvas], self._borders[batch.canvas]
+        for lies_in, belongs_in in batch.out_of_order():
+            canvas[belongs_in] = canvas[lies_in]  # a copy of all first: lists index by value
+            moved = [(batch.rows[row], borders[row]) for row in lies_in]
+            for row, (content, border) in zip(belongs_in, moved, strict=True):
+                batch.rows[row], borders[row] = content, border
 
     def _is_drained(self) -> bool:
         # Called with the lock held.

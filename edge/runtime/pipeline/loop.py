@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.protocols import Engine
-from edge.runtime.pipeline.batcher import Batch, Batcher, Row
+from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters
+from edge.runtime.pipeline.rows import Batch, Row
 from edge.types import DropReason, EngineOutput, FrameResult, StageTimes, StreamId
 from edge.vision.detect import Detector
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from edge.config.credentials import Credential, read_credential
 from edge.config.load import Pipeline
+from edge.config.schema import StreamConfig
 from edge.engine.pipeline_model import detector_of, read_model
 from edge.media.select import make_source
 from edge.protocols import Engine, FrameSource
@@ -19,6 +20,7 @@ from edge.runtime.pipeline.annotate import Annotator
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters
 from edge.runtime.pipeline.loop import Inference
+from edge.runtime.pipeline.shares import Terms
 from edge.runtime.serve.engine import start_engine
 from edge.runtime.serve.following import make_followers, make_following
 from edge.runtime.serve.last_switch import LastSwitch
@@ -94,7 +96,13 @@ def _batcher(pipeline: Pipeline, engine: Engine, counters: Counters) -> Batcher:
         max_wait_s=pipeline.config.batch.max_wait_ms / 1e3,
         pad_value=engine.preprocess.pad_value,
         on_drop=counters.dropped,
+        terms={StreamId(stream.id): _terms(stream) for stream in pipeline.config.streams},
     )
+
+
+def _terms(stream: StreamConfig) -> Terms:
+    max_age_ms = stream.max_age_ms
+    return Terms(priority=stream.priority, max_age_ns=None if max_age_ms is None else round(max_age_ms * 1e6))
 
 
 def _class_filters(pipeline: Pipeline, spec: ModelSpec) -> dict[StreamId, NDArray[np.int32]]:

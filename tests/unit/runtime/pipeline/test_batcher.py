@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from edge.runtime.pipeline.batcher import Batcher
+from edge.runtime.pipeline.shares import Terms
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, StreamId
 from edge.vision.letterbox import fit
+from tests.support.simulation import Camera, Simulation
 
 SIZE = ImageSize(width=8, height=8)
 PREPROCESS = Preprocess(size=SIZE)
@@ -45,7 +47,7 @@ def drops():
 
 @pytest.fixture
 def make(drops):
-    def make_batcher(rows=2, canvases=2, max_wait_s=0.02, clock=None):
+    def make_batcher(rows=2, canvases=2, max_wait_s=0.02, clock=None, **terms):
         arrays = [np.full((rows, 8, 8, 3), 114, np.uint8) for _ in range(canvases)]
         batcher = Batcher(
             arrays,
@@ -53,6 +55,7 @@ def make(drops):
             pad_value=114,
             on_drop=lambda stream, reason: drops.append((stream, reason)),
             clock_ns=clock or time.monotonic_ns,
+            terms={StreamId(name): one for name, one in terms.items()},
         )
         batcher.arrays = arrays
         return batcher
@@ -227,6 +230,74 @@ def test_a_file_waits_for_the_next_batch_when_no_row_is_left(make, drops):
     assert drops == []
 
 
+def infer(batcher):
+    batch = batcher.take(0)
+    batcher.give_back(batch.index)
+    return [(row.header.stream, row.header.frame) for row in batch.rows]
+
+
+def test_a_stream_that_was_given_less_takes_the_row_of_one_that_was_given_more(make, drops):
+    batcher = make(rows=1, clock=Clock())
+    put(batcher, frame("a", 1), is_live=True)
+    assert infer(batcher) == [("a", 1)]
+    put(batcher, frame("a", 2), is_live=True)
+
+    put(batcher, frame("b", 1), is_live=True)
+
+    assert drops == [("a", DropReason.YIELDED)]
+    put(batcher, frame("b", 2), is_live=True)
+    assert infer(batcher) == [("b", 2)]
+    assert drops[1:] == [("b", DropReason.SUPERSEDED)]
+
+
+def test_no_row_is_taken_from_a_file_nor_by_one(make, drops):
+    batcher = make(rows=1, clock=Clock())
+    put(batcher, frame("film", 1))
+    infer(batcher)
+    put(batcher, frame("film", 2))
+
+    turn = batcher.ask(StreamId("camera"), is_live=True)
+
+    assert not turn.is_over
+    assert infer(batcher) == [("film", 2)]
+    batcher.fill(turn.ticket, frame("camera", 1))
+    for number in (2, 3):
+        assert infer(batcher) == [("camera", number - 1)]
+        put(batcher, frame("camera", number), is_live=True)
+    assert not batcher.ask(StreamId("film"), is_live=False).is_over
+    assert drops == []
+
+
+def test_rows_are_given_in_proportion_to_priorities():
+    streams = {"a": Camera(fps=30), "b": Camera(fps=30, start_s=0.01)}
+    terms = {StreamId("a"): Terms(priority=3)}
+
+    sim = Simulation(streams, rows=1, end_s=10, fixed_s=0.05, per_row_s=0, terms=terms).run()
+
+    assert {name: len(told.inferred) for name, told in sim.told.items()} == pytest.approx({"a": 150, "b": 50}, abs=2)
+
+
+def test_a_frame_that_grew_too_old_is_not_inferred(make, drops):
+    clock = Clock()
+    batcher = make(rows=4, clock=clock, max_wait_s=1, a=Terms(max_age_ns=300_000_000))
+    batcher.join("silent", is_live=True)
+    put(batcher, frame("b", 1, read_at_ns=clock.ns), is_live=True)
+    aged = frame("a", 1, read_at_ns=clock.ns)
+    header = dataclasses.replace(aged.header, decode_ns=100_000_000)
+    put(batcher, dataclasses.replace(aged, header=header), is_live=True)
+    clock.ns += 200_000_000
+    assert batcher.take(0) is None
+    assert drops == []
+
+    clock.ns += 1
+    assert batcher.take(0) is None
+    batcher.leave("silent")
+    batcher.leave("a")
+
+    assert infer(batcher) == [("b", 1)]
+    assert drops == [("a", DropReason.STALE)]
+
+
 def test_the_border_is_written_again_when_a_row_gets_an_image_of_another_shape(make):
     batcher = make(rows=1, canvases=1, max_wait_s=0)
     put(batcher, frame("a", 1, value=7, source=(4, 8)))
@@ -287,6 +358,21 @@ def test_an_abandoned_row_is_given_to_the_next_who_asks(make):
     put(batcher, frame("b", 2))
 
     assert [row.header.frame for row in batcher.take(0).rows] == [1, 2]
+
+
+def test_the_frames_of_a_file_stay_in_order_around_a_row_that_was_given_up(make):
+    batcher = make(rows=4, clock=Clock())
+    put(batcher, frame("a", 1))
+    given_up = batcher.reserve("b", is_live=True)
+    put(batcher, frame("a", 2))
+    put(batcher, frame("a", 3, source=(4, 8)))
+    batcher.abandon(given_up)
+    put(batcher, frame("a", 4))
+
+    batch = batcher.take(0)
+
+    assert [row.header.frame for row in batch.rows] == [1, 2, 3, 4]
+    assert [int(batcher.arrays[batch.index][row, 4, 4, 0]) for row in range(4)] == [1, 2, 3, 4]
 
 
 def test_close_wakes_those_who_wait_and_leaves_what_is_begun(make):

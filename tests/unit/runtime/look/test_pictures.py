@@ -1,0 +1,115 @@
+"""Pictures of streams: copied, drawn and encoded only for those who ask, and no more often than they need."""
+
+import cv2
+import numpy as np
+import pytest
+
+from edge.runtime.look.pictures import Pictures
+from edge.runtime.pipeline.batcher import Batch, Row
+from edge.types import ClockSource, Detections, FrameHeader, FrameResult, ImageSize, Letterbox, StageTimes, StreamId
+
+EAST, WEST = StreamId("east"), StreamId("west")
+SOURCE = ImageSize(width=1280, height=720)
+LETTERBOX = Letterbox(
+    source=SOURCE,
+    fitted=ImageSize(width=96, height=54),
+    canvas=ImageSize(width=96, height=96),
+    pad_left=0,
+    pad_top=21,
+)
+
+
+def row(stream, frame=1):
+    header = FrameHeader(
+        stream=stream,
+        frame=frame,
+        pts_ns=0,
+        captured_at_ns=0,
+        clock=ClockSource.FILE,
+        source_size=SOURCE,
+        read_at_ns=0,
+    )
+    return Row(header=header, letterbox=LETTERBOX)
+
+
+def batch(*streams):
+    return Batch(index=0, rows=tuple(row(stream) for stream in streams), closed_at_ns=0)
+
+
+def result(stream, *xyxy):
+    boxes = np.array(xyxy, np.float32).reshape(-1, 4)
+    found = Detections(xyxy=boxes, score=np.full(len(boxes), 0.9, np.float32), class_id=np.zeros(len(boxes), np.int32))
+    return FrameResult(
+        header=row(stream).header,
+        detections=found,
+        times=StageTimes(decode_ns=0, batch_wait_ns=0, infer_ns=0, post_ns=0),
+    )
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def pictures(clock):
+    return Pictures(labels=["car"], clock_s=clock)
+
+
+def see(pictures, stream, *, value=50, boxes=()):
+    pictures.see(row(stream), np.full((96, 96, 3), value, np.uint8), result(stream, *boxes))
+
+
+def decoded(jpeg):
+    return cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR)
+
+
+def test_nothing_is_copied_while_nobody_looks(pictures):
+    assert list(pictures.wants(batch(EAST, WEST))) == []
+
+
+def test_one_question_is_good_for_one_copy_of_one_frame(pictures):
+    assert pictures.ask(WEST) is None
+    assert list(pictures.wants(batch(EAST, WEST, WEST))) == [1]
+    see(pictures, WEST)
+    assert list(pictures.wants(batch(EAST, WEST))) == []
+    assert pictures.ask(WEST) is not None
+
+
+def test_a_picture_is_the_frame_without_its_border_and_with_its_boxes(pictures):
+    pictures.ask(EAST)
+    see(pictures, EAST, boxes=[(320, 180, 960, 540)])
+    found = decoded(pictures.ask(EAST))
+    assert found.shape == (54, 96, 3)
+    assert found[2, 90].tolist() == pytest.approx([50] * 3, abs=12)
+    left_edge = found[30, 23:26].astype(int)  # 320 of 1280 px is 24 of 96
+    assert np.abs(left_edge - 50).max() > 60
+
+
+def test_who_asks_often_gets_the_same_again(pictures, clock):
+    pictures.ask(EAST)
+    see(pictures, EAST)
+    for _ in range(50):
+        assert pictures.ask(EAST) is not None
+        clock.now_s += 0.001
+    assert list(pictures.wants(batch(EAST))) == []
+    assert pictures.encoded == 1
+    clock.now_s += 0.2
+    pictures.ask(EAST)
+    assert list(pictures.wants(batch(EAST))) == [0]
+
+
+def test_an_old_picture_is_none_and_is_let_go(pictures, clock):
+    pictures.ask(EAST)
+    see(pictures, EAST)
+    clock.now_s += 6
+    assert pictures.ask(EAST) is None
+    pictures.forget()
+    assert pictures._pictures == {}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from edge.protocols import Message
 from edge.publish.frame import FrameMessage
@@ -27,8 +29,7 @@ _OVERHEAD_BYTES = 400
 _LIVE, _REPLAY = "/detections", "/replay"
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(msgspec.Struct, frozen=True, gc=False):
     """The identity of a numbered message, and when its frame was captured (for the gap record, should it be lost)."""
 
     stream: str
@@ -38,8 +39,7 @@ class Number:
     of: NumberedKind = "detections"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One message on its way; two entries are never equal.
 
     `encode` gives the payload, always the same, and is called by the sending thread. `schema` is empty for messages
@@ -61,7 +61,7 @@ class Entry:
     number: Number | None = None
     was_sent: bool = False
     is_replay: bool = False
-    accepted_at_s: float = field(default_factory=time.monotonic)
+    accepted_at_s: float = msgspec.field(default_factory=time.monotonic)
     slot: Slot | None = None
     frame: FrameMessage | None = None
 
@@ -114,7 +114,7 @@ def entry_from_message(message: Message) -> Entry:
 def replay_of(entry: Entry) -> Entry:
     """Return a late entry as it is sent: its topic and payload say so, and it does not expire."""
     encode = entry.encode
-    return replace(
+    return msgspec.structs.replace(
         entry,
         topic=entry.topic.removesuffix(_LIVE) + _REPLAY,
         encode=lambda: replayed_payload(encode()),

@@ -6,7 +6,7 @@ import functools
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, get_args
 
@@ -86,11 +86,11 @@ class Kept:
             return None
         if slot is None:
             slot = self._ring.append(_head(entry, is_packed=False), b"")
-            return None if slot is None else replace(entry, slot=slot)
+            return None if slot is None else msgspec.structs.replace(entry, slot=slot)
         if entry.was_sent:
             slot.mark_sent()
         read = slot.read if packed is None else functools.partial(self._maker.payload_in, slot)
-        return replace(entry, encode=read, size_bytes=len(content), slot=slot, frame=None)
+        return msgspec.structs.replace(entry, encode=read, size_bytes=len(content), slot=slot, frame=None)
 
     def _packed(self, entry: Entry) -> bytes | None:
         frame, maker = entry.frame, self._maker

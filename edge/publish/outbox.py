@@ -19,7 +19,8 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+import msgspec
 
 from edge.deadline import Deadline
 from edge.publish.backlog import Backlog
@@ -177,7 +178,7 @@ class Outbox:
         """
         with self._lock:
             for entry in reversed(self._in_flight):
-                sent = entry if entry.is_retained else replace(entry, was_sent=True)
+                sent = entry if entry.is_retained else msgspec.structs.replace(entry, was_sent=True)
                 if entry is suspect or entry is self._suspect:
                     self._suspect = sent
                 self._return(sent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ class Session:
         Raises:
             BrokerError: when the connection is lost or nothing is acknowledged any more.
         """
-        for event in self._connection.poll(timeout_s, waker):
+        for event in self._connection.poll(min(timeout_s, self._patience_s()), waker):
             if isinstance(event, Acknowledged):
                 self._settle(event)
         self._check_silence()
@@ -188,11 +189,14 @@ class Session:
             self._refused_before.add(key)
             _log.warning("message refused topic=%s reason=0x%02X: %s", entry.full_topic(self._root), reason, what)
 
+    def _patience_s(self) -> float:
+        """Return how long the oldest message may still be unacknowledged."""
+        oldest = next(iter(self._on_their_way.values()), None)
+        return math.inf if oldest is None else max(0.0, oldest.at_s + self._ack_timeout_s - self._now_s())
+
     def _check_silence(self) -> None:
-        for sent in self._on_their_way.values():
-            if self._now_s() - sent.at_s > self._ack_timeout_s:
-                raise BrokerError(Trouble.SILENT, f"nothing acknowledged for {self._ack_timeout_s:g} s")
-            return
+        if self._patience_s() <= 0:
+            raise BrokerError(Trouble.SILENT, f"nothing acknowledged for {self._ack_timeout_s:g} s")
 
 
 def _user_properties(entry: Entry) -> tuple[tuple[str, str], ...]:

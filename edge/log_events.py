@@ -176,6 +176,13 @@ _ALL = (
     ),
     LogEvent("device-no-longer-throttled", "device no longer throttled", _NOTHING),
     LogEvent(
+        "overloaded",
+        "the machine cannot keep up",
+        "`max_fps` for streams that need fewer frames, INT8, a smaller model or input, fewer streams; `priority` where "
+        "batches have fewer rows than there are streams",
+    ),
+    LogEvent("no-longer-overloaded", "the machine keeps up again", _NOTHING),
+    LogEvent(
         "threads-hang",
         "threads hang, the watchdog is not fed",
         "systemd starts the service again; report it with the names",

@@ -12,6 +12,7 @@ from edge.device.layout import Layout
 from edge.device.notify import Notifier
 from edge.runtime.pipeline.report import RunReport
 from edge.runtime.serve.heartbeat import Heartbeat, health_path
+from edge.runtime.serve.overload import Overload
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.release import Deployed, open_release
 from edge.runtime.serve.service import Parts, Service
@@ -86,9 +87,11 @@ def serve(parts: Parts, heartbeat: Heartbeat, stop: threading.Event, *, duration
         parts.publisher.close()
         raise
     heartbeat.ready()
+    overload = Overload(lambda what: parts.states.alarm(what, about="overload"))
 
     def tick(report: RunReport) -> None:
         heartbeat.tick(report)
+        overload.tick(report)
         if parts.last_switch is not None:
             parts.last_switch.tick()
         if parts.status is not None:

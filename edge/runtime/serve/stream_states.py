@@ -36,8 +36,8 @@ class StreamStates:
             for stream in streams
         }
         self._device_state: tuple[DeviceState, str | None] = ("online", None)
-        self._alarm: str | None = None
-        self._said: tuple[DeviceState, bool] = ("online", False)
+        self._alarms: dict[str, str] = {}
+        self._said: tuple[DeviceState, tuple[str, ...]] = ("online", ())
 
     def statuses(self) -> Mapping[StreamId, StreamStatus]:
         """Return the latest status of each stream."""
@@ -58,10 +58,12 @@ class StreamStates:
         before = self.statuses()[stream]
         self.change(replace(before, state=StreamState.DOWN, reason=reason))
 
-    def alarm(self, what: str | None) -> None:
-        """Take note of what is wrong with the machine itself; None: nothing any more."""
+    def alarm(self, what: str | None, *, about: str = "heat") -> None:
+        """Take note of what is wrong with the machine itself; None: nothing any more, as far as it is about this."""
         with self._lock:
-            self._alarm = what
+            self._alarms.pop(about, None)
+            if what is not None:
+                self._alarms[about] = what
             self._publish_device(rfc3339_from_ns(time.time_ns()))
 
     @property
@@ -85,10 +87,11 @@ class StreamStates:
     def _publish_device(self, since: str) -> None:
         # A file that was read to its end is no fault; neither is a camera that has not answered yet.
         down = [stream for stream, status in self._statuses.items() if status.state is StreamState.DOWN]
-        wrong = [*([f"down: {', '.join(down)}"] if down else []), *([self._alarm] if self._alarm else [])]
+        wrong = [*([f"down: {', '.join(down)}"] if down else []), *self._alarms.values()]
         state: DeviceState = "degraded" if wrong else "online"
         reason = "; ".join(wrong) or None
-        if (state, bool(self._alarm)) != self._said:
-            self._said = (state, bool(self._alarm))
+        news = (state, tuple(sorted(self._alarms)))
+        if news != self._said:
+            self._said = news
             self._publisher.publish(StateMessage(device=self._device, state=state, since=since, reason=reason))
         self._device_state = (state, reason)

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from edge.device.notify import Notifier
 from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.errors import EngineError, SourceError
 from edge.media.recorded import Breakage, RecordedSource
@@ -15,6 +16,9 @@ from edge.publish.jsonl import JsonlPublisher
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters
 from edge.runtime.pipeline.loop import Inference
+from edge.runtime.serve import overload
+from edge.runtime.serve.heartbeat import Heartbeat
+from edge.runtime.serve.serve import serve
 from edge.runtime.serve.service import Parts, Service
 from edge.runtime.serve.stream_states import StreamStates
 from edge.types import DropReason, Precision, StreamId, StreamState
@@ -197,6 +201,24 @@ def test_live_streams_on_a_slow_engine_drop_the_older_frames_and_stay_fresh(make
     for name in ("a", "b"):
         frames = [one.header.frame for one in results if one.header.stream == name]
         assert frames == sorted(frames)
+
+
+def test_an_engine_that_is_too_slow_is_told_of_in_the_devices_state(make, spec, monkeypatch):
+    monkeypatch.setattr(overload, "_WINDOW_S", 0.1)
+    sources = [
+        recorded(spec, name, (image for _ in range(100_000) for image in pictures(1)), fps=100, is_live=True)
+        for name in ("a", "b")
+    ]
+    parts, _ = make(sources, extra_s=0.05)
+    stop = threading.Event()
+    running = threading.Thread(target=serve, args=(parts, Heartbeat(Notifier({}), path=None), stop), daemon=True)
+    running.start()
+    try:
+        wait_until(lambda: parts.states.device_state[0] == "degraded", what="it is told", timeout_s=60)
+        assert "cannot keep up: " in parts.states.device_state[1]
+    finally:
+        stop.set()
+        running.join(60)
 
 
 def test_more_streams_than_rows_are_served_in_turn(make, spec):

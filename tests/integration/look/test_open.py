@@ -121,3 +121,33 @@ def test_the_address_as_json_on_a_port_of_ones_own(service, opened):
     found = json.loads(process.stdout.readline())
     assert found["target"] == "gate-01"
     assert urllib.parse.urlsplit(found["url"]).port == port
+
+
+@needs_chromium
+def test_the_browser_is_led_there_by_a_file_and_no_command_line_holds_the_secret(
+    service, opened, browser, tmp_path, monkeypatch
+):
+    seen = tmp_path / "seen.json"
+    script = tmp_path / "browser"
+    script.write_text(
+        f"#!{sys.executable}\nimport json, os, sys, urllib.parse\n"
+        "path = urllib.parse.unquote(urllib.parse.urlsplit(sys.argv[1]).path)\n"
+        "found = {'argv': sys.argv, 'mode': os.stat(path).st_mode & 0o777, 'text': open(path).read()}\n"
+        f"open({str(seen) + '.part'!r}, 'w').write(json.dumps(found))\n"
+        f"os.rename({str(seen) + '.part'!r}, {str(seen)!r})\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("BROWSER", str(script))
+    _, path = address_of(opened("--browser"))
+
+    wait_until(seen.exists, what="the browser was started")
+    found = json.loads(seen.read_text())
+    secret = path.strip("/")
+    assert secret not in " ".join(found["argv"])
+    assert found["mode"] == 0o600
+    assert secret in found["text"]
+    page = browser.new_page()
+    page.goto(urllib.parse.urljoin(found["argv"][1], "."))  # where files are, so that it comes from one
+    page.goto(found["argv"][1])
+    page.wait_for_function("() => document.querySelector('#device')?.textContent === 'dev'", timeout=60_000)
+    page.close()

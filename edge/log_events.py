@@ -47,6 +47,12 @@ _ALL = (
         "stream does not stop",
         "the service ends all the same; report it with the camera's model",
     ),
+    LogEvent("streams-reloaded", "streams reloaded", _NOTHING + ": the pipeline file was read again"),
+    LogEvent("stream-removed", "stream removed", _NOTHING + ": it is not in the pipeline file any more"),
+    LogEvent(
+        "reload-refused", "reload refused, all goes on as before", "mend what `reason` says, then reload or restart"
+    ),
+    LogEvent("reload-nothing", "nothing to reload", _NOTHING + ": a release does not change; push another one"),
     LogEvent("streams-all-ended", "all streams have ended", _NOTHING + ": all were files"),
     LogEvent(
         "credential-unreadable",

@@ -79,6 +79,9 @@ def run(
 ) -> int:
     """Decode all streams, infer in batches, publish; until SIGTERM, Ctrl-C or the end of all files.
 
+    SIGHUP (systemctl reload) takes over the streams of the pipeline file: added, removed and changed ones;
+    the others do not miss a frame. A file that cannot be used is refused in the log, and all goes on.
+
     What is in flight is inferred and published before it ends. Exits with 3 when a stream was down at
     the end, or an output has delivered nothing; as a service that is told to stop, with 0.
     """
@@ -91,12 +94,13 @@ def run(
     if (path is None) == (release_dir is None):
         raise click.UsageError("give --pipeline FILE or --release DIR")
     write_stats = _stats_writer(stats_path)
-    with stop_on_signals() as stop:
+    reload = threading.Event()
+    with stop_on_signals(reload) as stop:
         opened: Serving = open_serving(path=path, release_dir=release_dir, health=health)
         parts = opened.build(annotate_dir=annotate_dir, annotate_every_s=annotate_every)
         engine = f"{parts.inference.engine.name} in {parts.precision.value}"
         say(f"running {parts.name} with {engine}, {len(parts.sources)} streams")
-        report = serve(parts, opened.heartbeat, stop, duration_s=duration_s)
+        report = serve(parts, opened.heartbeat, stop, duration_s=duration_s, reload=reload)
         is_stopped = stop.is_set()
     for line in report_lines(report):
         say(line)
@@ -128,16 +132,23 @@ def _stats_writer(path: Path | None) -> Callable[[str], None]:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """Give an event that SIGTERM, SIGINT and SIGHUP set; a second SIGINT ends the process at once."""
+def stop_on_signals(reload: threading.Event | None = None) -> Iterator[threading.Event]:
+    """Give an event that SIGTERM, SIGINT and SIGHUP set; a second SIGINT ends the process at once.
+
+    With `reload`, SIGHUP sets that instead, unless it is that of a terminal which was closed.
+    """
     stop = threading.Event()
+    is_service = reload is not None and not _has_terminal()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if stop.is_set() and number == signal.SIGINT:
             # Not by an exception: threads are inside decoders and engines, and must not outlive what they use.
             tell("interrupted")
             os._exit(INTERRUPTED)
-        stop.set()
+        if number == signal.SIGHUP and is_service and reload is not None:
+            reload.set()
+        else:
+            stop.set()
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     try:
@@ -145,6 +156,13 @@ def stop_on_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _has_terminal() -> bool:
+    try:
+        return os.isatty(0)
+    except OSError:
+        return False
 
 
 def report_lines(report: RunReport) -> Iterator[str]:

@@ -167,7 +167,7 @@ class StatusServer:
         return self._public(request) if stream is None else self._picture(stream)
 
     def _picture(self, stream: str) -> Answer:
-        known = StreamId(stream) if stream in self._shown.info.streams else None
+        known = StreamId(stream) if stream in self._shown.states.statuses() else None
         jpeg = None if known is None else self._shown.pictures.ask(known)
         return text_answer(404, "no picture yet") if jpeg is None else picture_answer(jpeg)
 

@@ -78,6 +78,14 @@ class Batcher:
         with self._lock:
             self._up[stream] = is_live
 
+    def set_terms(self, stream: StreamId, terms: Terms) -> None:
+        """Let a stream ask for something else from now on."""
+        with self._lock:
+            self._shares.set_terms(stream, terms)
+            self._max_age_ns.pop(stream, None)
+            if terms.max_age_ns is not None:
+                self._max_age_ns[stream] = terms.max_age_ns
+
     def leave(self, stream: StreamId) -> None:
         """No longer wait for a stream."""
         with self._lock:

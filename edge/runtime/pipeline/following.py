@@ -80,6 +80,15 @@ class Following:
                 stream.is_down = True
                 self._end(status.stream, stream, EndReason.INTERRUPTED, "interrupted")
 
+    def replace(self, stream: StreamId, follower: Follower | None) -> None:
+        """Follow a stream anew, or no more; its objects are given up."""
+        before = self._streams.pop(stream, None)
+        if before is not None:
+            with before.lock:
+                self._end(stream, before, EndReason.STOPPED, "stopped")
+        if follower is not None:
+            self._streams[stream] = _Stream(follower)
+
     def stop(self) -> None:
         """Give up all objects: the service ends."""
         for name, stream in self._streams.items():

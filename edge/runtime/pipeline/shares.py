@@ -34,9 +34,13 @@ class FairShares:
     """
 
     def __init__(self, terms: Mapping[StreamId, Terms]) -> None:
-        self._terms = terms
+        self._terms = dict(terms)
         self._given: dict[StreamId, float] = {}
         self._floor = 0.0
+
+    def set_terms(self, stream: StreamId, terms: Terms) -> None:
+        """Let a stream ask for something else from now on."""
+        self._terms[stream] = terms
 
     def standing(self, stream: StreamId, *, pending: int = 0) -> float:
         """Return what a stream was given, with `pending` rows more; less comes first."""

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from edge.config.credentials import Credential, read_credential
 from edge.config.load import Pipeline
-from edge.config.schema import StreamConfig
 from edge.engine.pipeline_model import detector_of, read_model
-from edge.media.select import make_source
-from edge.protocols import Engine, FrameSource
+from edge.protocols import Engine
 from edge.runtime.look.server import StatusServer, make_shown
 from edge.runtime.pipeline.annotate import Annotator
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters
 from edge.runtime.pipeline.loop import Inference
-from edge.runtime.pipeline.shares import Terms
 from edge.runtime.serve.engine import start_engine
 from edge.runtime.serve.following import make_followers, make_following
 from edge.runtime.serve.last_switch import LastSwitch
 from edge.runtime.serve.publishing import birth_message, make_frame_publisher, make_publisher
 from edge.runtime.serve.release import Deployed
+from edge.runtime.serve.reload import Reloader
 from edge.runtime.serve.service import Parts
 from edge.runtime.serve.stream_states import StreamStates
-from edge.types import ModelSpec, StreamId
+from edge.runtime.serve.streams import StreamMaker, class_filters, terms_of
+from edge.types import StreamId
 
 __all__ = ["build_parts"]
 
@@ -55,7 +48,7 @@ def build_parts(
     """
     config = pipeline.config
     spec = read_model(pipeline)
-    filters = _class_filters(pipeline, spec)
+    filters = class_filters(pipeline, spec)
     followers = make_followers(pipeline, spec.labels)
     running = start_engine(pipeline, spec, deployed)
     info = birth_message(pipeline, spec, running, deployed)
@@ -66,13 +59,15 @@ def build_parts(
     states = StreamStates(streams, publisher, device=info.device, on_change=following.change)
     annotator = None if annotate_dir is None else Annotator(annotate_dir, labels=spec.labels, every_s=annotate_every_s)
     counters = Counters()
+    batcher = _batcher(pipeline, running.engine, counters)
     last_switch = None if deployed is None else LastSwitch(publisher, deployed.layout, device=info.device)
+    maker = StreamMaker(spec, states)
     shown = make_shown(config, info, counters=counters, states=states, last_switch=last_switch)
     return Parts(
         name=pipeline.path.stem,
         device=info.device,
         precision=running.precision,
-        sources=_sources(pipeline, spec, states),
+        sources=[maker.source(pipeline, stream) for stream in config.streams],
         inference=Inference(
             engine=running.engine,
             detector=detector_of(pipeline, spec),
@@ -80,12 +75,13 @@ def build_parts(
             on_results=lambda results: following.follow(results, frames.publish),
             onlookers=[one for one in (shown.pictures, annotator) if one is not None],
         ),
-        batcher=_batcher(pipeline, running.engine, counters),
+        batcher=batcher,
         counters=counters,
         publisher=publisher,
         states=states,
         following=following,
         last_switch=last_switch,
+        reload=None if deployed else Reloader(pipeline, info, publisher, following, filters, batcher, maker),
         status=StatusServer(shown, config.http, socket_path=socket_path),
     )
 
@@ -96,45 +92,5 @@ def _batcher(pipeline: Pipeline, engine: Engine, counters: Counters) -> Batcher:
         max_wait_s=pipeline.config.batch.max_wait_ms / 1e3,
         pad_value=engine.preprocess.pad_value,
         on_drop=counters.dropped,
-        terms={StreamId(stream.id): _terms(stream) for stream in pipeline.config.streams},
+        terms={StreamId(stream.id): terms_of(stream) for stream in pipeline.config.streams},
     )
-
-
-def _terms(stream: StreamConfig) -> Terms:
-    max_age_ms = stream.max_age_ms
-    return Terms(priority=stream.priority, max_age_ns=None if max_age_ms is None else round(max_age_ms * 1e6))
-
-
-def _class_filters(pipeline: Pipeline, spec: ModelSpec) -> dict[StreamId, NDArray[np.int32]]:
-    filters = {}
-    for index, stream in enumerate(pipeline.config.streams):
-        unknown = [label for label in stream.classes or () if label not in spec.labels]
-        if unknown:
-            known = ", ".join(spec.labels[:10]) + (", ..." if len(spec.labels) > 10 else "")
-            problem = f"got {unknown[0]!r}, the labels of {spec.name} are {known}"
-            raise pipeline.error(("streams", index, "classes"), problem)
-        if stream.classes is not None:
-            filters[StreamId(stream.id)] = np.array([spec.labels.index(label) for label in stream.classes], np.int32)
-    return filters
-
-
-def _sources(pipeline: Pipeline, spec: ModelSpec, states: StreamStates) -> Sequence[FrameSource]:
-    return [
-        make_source(
-            stream,
-            preprocess=spec.preprocess,
-            base_dir=pipeline.path.parent,
-            credential=functools.partial(_user_and_password, stream.credential),
-            on_status=states.change,
-        )
-        for stream in pipeline.config.streams
-    ]
-
-
-def _user_and_password(name: str | None) -> tuple[str, str] | None:
-    credential = _credential(name)
-    return None if credential is None else (credential.user, credential.password)
-
-
-def _credential(name: str | None) -> Credential | None:
-    return None if name is None else read_credential(name)

@@ -8,6 +8,8 @@ import socket
 import time
 from pathlib import Path
 
+import msgspec
+
 from edge.config.credentials import read_credential
 from edge.config.load import Pipeline
 from edge.protocols import Publisher
@@ -27,7 +29,7 @@ from edge.runtime.serve.release import Deployed
 from edge.types import ModelSpec
 from edge.version import __version__
 
-__all__ = ["birth_message", "device_name", "make_frame_publisher", "make_publisher"]
+__all__ = ["announce", "birth_message", "device_name", "make_frame_publisher", "make_publisher"]
 
 _KEY_SHOWN = 8  # as of a calibration: enough to tell the engines of a fleet apart
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -72,6 +74,14 @@ def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:
         publisher.publish(NoStreamState(stream))
         publisher.publish(NoStreamState(stream, "occupancy"))
     return publisher
+
+
+def announce(pipeline: Pipeline, info: InfoMessage, publisher: Publisher) -> InfoMessage:
+    """Publish the birth message with the streams of `pipeline`, remember these, and return it."""
+    now = msgspec.structs.replace(info, streams=[stream.id for stream in pipeline.config.streams])
+    removed_streams(_state_dir(pipeline), now.streams)
+    publisher.publish(now)
+    return now
 
 
 def make_frame_publisher(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -> FramePublisher:

@@ -73,8 +73,22 @@ def open_serving(*, path: Path | None, release_dir: Path | None, health: Path | 
     )
 
 
-def serve(parts: Parts, heartbeat: Heartbeat, stop: threading.Event, *, duration_s: float | None = None) -> RunReport:
+def serve(
+    parts: Parts,
+    heartbeat: Heartbeat,
+    stop: threading.Event,
+    *,
+    duration_s: float | None = None,
+    reload: threading.Event | None = None,
+) -> RunReport:
     """Run the parts until `stop` is set, `duration_s` is over or every stream has ended; return the final account.
+
+    Args:
+        parts: of the pipeline.
+        heartbeat: hears how it goes on.
+        stop: ends it.
+        duration_s: ends it, too.
+        reload: when set, the streams are taken over from the pipeline file anew.
 
     Raises:
         EngineError: if the engine fails.
@@ -102,5 +116,5 @@ def serve(parts: Parts, heartbeat: Heartbeat, stop: threading.Event, *, duration
             parts.status.start()
             stack.callback(parts.status.close)
         return Service(parts, on_stop=heartbeat.stopping).run(
-            stop, duration_s=duration_s, on_tick=tick, tick_s=heartbeat.every_s
+            stop, duration_s=duration_s, on_tick=tick, tick_s=heartbeat.every_s, reload=reload
         )

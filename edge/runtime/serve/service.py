@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge.deadline import Deadline
+from edge.errors import EdgeError
 from edge.media.camera import StreamStatus
 from edge.protocols import FrameSource, Publisher
 from edge.reading import read_file
@@ -19,10 +20,11 @@ from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters, report_stream
 from edge.runtime.pipeline.following import Following
 from edge.runtime.pipeline.loop import Inference, InferenceLoop
-from edge.runtime.pipeline.puller import Puller
 from edge.runtime.pipeline.report import RunReport, RunTimes
 from edge.runtime.serve.hanging import HANGING_S, hanging_threads
 from edge.runtime.serve.last_switch import LastSwitch
+from edge.runtime.serve.reload import Changes
+from edge.runtime.serve.running_streams import RunningStreams
 from edge.runtime.serve.stream_states import StreamStates
 from edge.types import DropReason, Precision, StreamId
 
@@ -37,7 +39,10 @@ _FLUSH_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Everything that a pipeline consists of, made and not yet started; `last_switch` only where a release runs."""
+    """Everything that a pipeline consists of, made and not yet started.
+
+    `last_switch` is there only where a release runs, and `reload` only where none does: a release does not change.
+    """
 
     name: str
     device: str
@@ -50,6 +55,7 @@ class Parts:
     states: StreamStates
     following: Following | None = None
     last_switch: LastSwitch | None = None
+    reload: Callable[[], Changes] | None = None
     status: StatusServer | None = None
 
 
@@ -68,7 +74,7 @@ class Service:
         self._parts = parts
         self._hanging_s = hanging_s
         self._on_stop = on_stop
-        self._pullers = [Puller(source, parts.batcher, parts.counters) for source in parts.sources]
+        self._streams = RunningStreams(parts.sources, parts.batcher, parts.counters, on_end=parts.states.remove)
         self._loop = InferenceLoop(parts.inference, parts.batcher, parts.counters)
         self._started_at_ns = 0
         self._cpu_at_start_s = 0.0
@@ -83,9 +89,11 @@ class Service:
         duration_s: float | None = None,
         on_tick: Callable[[RunReport], None] | None = None,
         tick_s: float = _TICK_S,
+        reload: threading.Event | None = None,
     ) -> RunReport:
         """Run until `stop` is set, `duration_s` is over or every stream has ended; return the final account.
 
+        When `reload` is set, streams are taken over anew from the pipeline file.
         `on_tick` is called about every `tick_s` seconds with an account so far, by the calling thread.
 
         Raises:
@@ -97,19 +105,22 @@ class Service:
             stack.callback(self._close_publisher)
             stack.callback(self._drain)
             self._loop.start()
-            for puller in self._pullers:
-                puller.start()
-            self._watch(stop, duration_s, _Ticker(on_tick, tick_s))
+            self._streams.start()
+            self._watch(stop, duration_s, _Ticker(on_tick, tick_s), reload or threading.Event())
         if self._loop.error is not None:
             raise self._loop.error
         return self._report(self._times_at_end, is_final=True)
 
-    def _watch(self, stop: threading.Event, duration_s: float | None, ticker: _Ticker) -> None:
+    def _watch(self, stop: threading.Event, duration_s: float | None, ticker: _Ticker, reload: threading.Event) -> None:
         deadline_ns = None if duration_s is None else self._started_at_ns + round(duration_s * 1e9)
         while self._loop.is_alive and not stop.wait(min(_TICK_S, ticker.every_s)):
+            if reload.is_set():
+                reload.clear()
+                self._reload()
+            self._streams.settle()
             self._announce_failures()
             ticker.tick(lambda: self._report(self._times(), is_final=False))
-            if not any(puller.is_alive for puller in self._pullers):
+            if not self._streams.are_alive:
                 _log.info("all streams have ended")
                 return
             if self._parts.publisher.is_broken:
@@ -123,12 +134,11 @@ class Service:
         self._announce_failures()
         self._statuses_at_end = self._parts.states.statuses()
         # Order matters: first nothing new comes, then what is in the batches is inferred, then it is published.
-        for puller in self._pullers:
-            puller.stop()
+        pullers = self._streams.stop()
         if not self._loop.is_alive:  # nobody makes room any more: wake those who wait for a row
             self._parts.batcher.close()
         deadline = Deadline.after(_PULLER_STOP_S)
-        late = [puller for puller in self._pullers if not puller.join(deadline.left_s)]
+        late = [puller for puller in pullers if not puller.join(deadline.left_s)]
         for puller in late:
             _log.error("stream does not stop stream=%s", puller.source.stream)
         self._parts.batcher.close()
@@ -146,15 +156,29 @@ class Service:
         self._parts.publisher.flush(_FLUSH_S)
         self._parts.publisher.close()
 
+    def _reload(self) -> None:
+        if self._parts.reload is None:
+            _log.info("nothing to reload reason=%s", "a release does not change")
+            return
+        try:
+            changes = self._parts.reload()
+        except EdgeError as error:
+            _log.error("reload refused, all goes on as before reason=%s", error)
+            return
+        self._failed -= {source.stream for source in changes.sources}
+        self._streams.change(changes.sources, removed=changes.removed)
+
     def _announce_failures(self) -> None:
-        for puller in self._pullers:
+        for puller in self._streams.pullers:
             stream = puller.source.stream
             if puller.failure is not None and stream not in self._failed:
                 self._failed.add(stream)
                 self._parts.states.fail(stream, puller.failure)
 
     def _hanging(self) -> tuple[str, ...]:
-        return hanging_threads(self._pullers, self._loop, now_ns=time.monotonic_ns(), limit_s=self._hanging_s)
+        return hanging_threads(
+            self._streams.all_pullers, self._loop, now_ns=time.monotonic_ns(), limit_s=self._hanging_s
+        )
 
     def _times(self) -> RunTimes:
         return RunTimes(
@@ -165,7 +189,8 @@ class Service:
 
     def _report(self, times: RunTimes, *, is_final: bool) -> RunReport:
         parts = self._parts
-        streams = [report_stream(source.stream, source.counts(), parts.counters) for source in parts.sources]
+        counts = self._streams.counts()
+        streams = [report_stream(stream, one, parts.counters) for stream, one in counts.items()]
         return RunReport(
             name=parts.name,
             engine=parts.inference.engine.name,

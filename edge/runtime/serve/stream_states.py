@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from edge.media.camera import StreamStatus
 from edge.protocols import Publisher
+from edge.publish.announced import NoStreamState
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.messages import DeviceState, StateMessage, StreamStateMessage
 from edge.types import StreamId, StreamState
@@ -31,10 +32,7 @@ class StreamStates:
         self._lock = threading.Lock()
         self._publisher = publisher
         self._device = device
-        self._statuses = {
-            stream: StreamStatus(stream=stream, state=StreamState.CONNECTING, reason="starting", reconnects=0)
-            for stream in streams
-        }
+        self._statuses = {stream: _starting(stream) for stream in streams}
         self._device_state: tuple[DeviceState, str | None] = ("online", None)
         self._alarms: dict[str, str] = {}
         self._said: tuple[DeviceState, tuple[str, ...]] = ("online", ())
@@ -52,6 +50,19 @@ class StreamStates:
             self._statuses[status.stream] = status
             self._publish_stream(status, since)
             self._publish_device(since)
+
+    def add(self, stream: StreamId) -> None:
+        """Take note of a stream that was not there, or that begins anew."""
+        with self._lock:
+            self._statuses.setdefault(stream, _starting(stream))
+
+    def remove(self, stream: StreamId) -> None:
+        """Forget a stream that nobody reads any more, and let the broker forget it."""
+        with self._lock:
+            self._statuses.pop(stream, None)
+            self._publisher.publish(NoStreamState(stream))
+            self._publisher.publish(NoStreamState(stream, "occupancy"))
+            self._publish_device(rfc3339_from_ns(time.time_ns()))
 
     def fail(self, stream: StreamId, reason: str) -> None:
         """Take note that a stream was given up by us."""
@@ -95,3 +106,7 @@ class StreamStates:
             self._said = news
             self._publisher.publish(StateMessage(device=self._device, state=state, since=since, reason=reason))
         self._device_state = (state, reason)
+
+
+def _starting(stream: StreamId) -> StreamStatus:
+    return StreamStatus(stream=stream, state=StreamState.CONNECTING, reason="starting", reconnects=0)

@@ -1,0 +1,96 @@
+"""Takes over the streams of the pipeline file while the service runs; everything else in it needs a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.config.load import Pipeline, load_pipeline
+from edge.protocols import FrameSource, Publisher
+from edge.publish.messages import InfoMessage
+from edge.runtime.pipeline.batcher import Batcher
+from edge.runtime.pipeline.following import Following
+from edge.runtime.serve.following import make_followers
+from edge.runtime.serve.publishing import announce
+from edge.runtime.serve.streams import StreamMaker, class_filters, terms_of
+from edge.track.follow import Follower
+from edge.types import StreamId
+
+__all__ = ["Changes", "Reloader"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What a reload asks of the service: to read `removed` no more, and to read `sources`, new or changed ones."""
+
+    removed: tuple[StreamId, ...]
+    sources: tuple[FrameSource, ...]
+
+
+@dataclass(slots=True)
+class Reloader:
+    """Reads the file again. Called by one thread; what it changes is read by others, entry by entry.
+
+    Attributes:
+        pipeline: what runs.
+        info: the birth message.
+        class_filter: what the inference loop reads.
+    """
+
+    pipeline: Pipeline
+    info: InfoMessage
+    publisher: Publisher
+    following: Following
+    class_filter: dict[StreamId, NDArray[np.int32]]
+    batcher: Batcher
+    maker: StreamMaker
+
+    def __call__(self) -> Changes:
+        """Return what has changed.
+
+        Raises:
+            EdgeError: if the file cannot be used, or something else in it has changed; then nothing is changed.
+        """
+        new = load_pipeline(self.pipeline.path)
+        self._require_only_streams(new)
+        before = {stream.id: stream for stream in self.pipeline.config.streams}
+        changed = [stream for stream in new.config.streams if before.get(stream.id) != stream]
+        filters, followers = class_filters(new, self.maker.spec), make_followers(new, self.info.labels)
+        sources = tuple(self.maker.source(new, stream) for stream in changed)
+        # From here on nothing fails.
+        for stream, source in zip(changed, sources, strict=True):
+            self.batcher.set_terms(source.stream, terms_of(stream))
+            self._take_over(source.stream, filters, followers)
+        gone = tuple(StreamId(name) for name in before if name not in {stream.id for stream in new.config.streams})
+        for name in gone:
+            self.following.replace(name, None)
+        if gone or any(source.stream not in before for source in sources):
+            self.info = announce(new, self.info, self.publisher)
+        self.pipeline = new
+        return Changes(removed=gone, sources=sources)
+
+    def _require_only_streams(self, new: Pipeline) -> None:
+        running = self.pipeline.config
+        for field in msgspec.structs.fields(running):
+            if field.name != "streams" and getattr(running, field.name) != getattr(new.config, field.name):
+                raise new.error(
+                    (field.encode_name,),
+                    "has changed; a reload takes over streams only, restart the service for the rest",
+                )
+
+    def _take_over(
+        self,
+        stream: StreamId,
+        filters: Mapping[StreamId, NDArray[np.int32]],
+        followers: Mapping[StreamId, Follower],
+    ) -> None:
+        if stream in filters:
+            self.class_filter[stream] = filters[stream]
+        else:
+            self.class_filter.pop(stream, None)
+        self.following.replace(stream, followers.get(stream))
+        self.maker.states.add(stream)

@@ -1,0 +1,59 @@
+"""`edge-runtime run` in a process of its own, on a pipeline file that a test writes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+__all__ = ["Run"]
+
+
+class Run:
+    def __init__(self, folder, model, monkeypatch):
+        self.folder = folder
+        self._model = model
+        self._started = []
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+
+    def write(self, streams, *, broker_port=None, **more):
+        publish = {"mode": "all", **({} if broker_port else {"jsonl": "out.jsonl"})}
+        content = {"version": 1, "device": "dev", "model": {"onnx": str(self._model)}, "publish": publish}
+        if broker_port:
+            content["mqtt"] = {"host": "127.0.0.1", "port": broker_port, "tls": False}
+        path = self.folder / "p.yaml"
+        path.write_text(json.dumps({**content, "streams": streams, **more}))
+        return path
+
+    def start(self, path, *options):
+        command = [sys.executable, "-m", "edge.cli.edge_runtime", "run", "--pipeline", str(path)]
+        command += ["--stats", str(self.folder / "stats.json"), *options]
+        with (self.folder / "told.txt").open("w") as told:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True)
+        self._started.append(process)
+        return process
+
+    def told(self):
+        """What the last process has said so far."""
+        return (self.folder / "told.txt").read_text(encoding="utf-8")
+
+    def end_all(self):
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+    def finish(self, process, *, expected=0, timeout_s=60):
+        process.communicate(timeout=timeout_s)
+        told = self.told()
+        assert process.returncode == expected, told
+        assert "Traceback" not in told
+        stats = self.folder / "stats.json"
+        return (json.loads(stats.read_text()) if stats.exists() else None), told
+
+    def complete(self, streams, *options, expected=0, **more):
+        return self.finish(self.start(self.write(streams, **more), *options), expected=expected)
+
+    def numbers(self):
+        lines = [json.loads(line) for line in (self.folder / "out.jsonl").read_text().splitlines()]
+        return [(one["stream"], one["frame"]) for one in lines if one["schema"] == "edge.detections/1"]

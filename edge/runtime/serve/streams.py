@@ -1,4 +1,4 @@
-"""Makes what belongs to single streams of a pipeline: their sources, what they may ask for, and which classes they report."""
+"""Makes what belongs to single streams: their sources, what they may ask for, which classes they report."""
 
 from __future__ import annotations
 

@@ -79,7 +79,9 @@ class ByteTracker:
     ) -> None:
         """Fill in `track_of`: the row of the object that each detection shows, -1 where there is none."""
         weight = iou_matrix(self._motion.xyxy(), detections.xyxy)
-        weight[self._class_id[:, None] != detections.class_id] *= _OTHER_CLASS
+        is_other = self._class_id[:, None] != detections.class_id
+        if is_other.any():
+            weight[is_other] *= _OTHER_CLASS
         is_known = self._track_id > 0
         is_left = np.ones(len(is_known), np.bool_)
 

@@ -21,6 +21,7 @@ Indices = NDArray[np.int64]
 _FPS = 30.0
 _POSITION = 1 / 20
 _SPEED = 1 / 160
+_NOISE = np.array([_POSITION**2, 0.0, (_SPEED * _FPS) ** 2])[:, None, None]
 _FIRST_POSITION = 2 * _POSITION
 _FIRST_SPEED = 10 * _SPEED * _FPS
 
@@ -41,16 +42,15 @@ class Motion:
         state, cov = self.state, self.cov
         state[0] += state[1] * elapsed_s
         np.maximum(state[0, :, 2:], 1.0, out=state[0, :, 2:])
-        variance = self._variance() * (elapsed_s * _FPS)
-        cov[0] += (2 * cov[1] + cov[2] * elapsed_s) * elapsed_s + variance * _POSITION**2
-        cov[1] += cov[2] * elapsed_s
-        cov[2] += variance * (_SPEED * _FPS) ** 2
+        onward = np.array([[1, 2 * elapsed_s, elapsed_s**2], [0, 1, elapsed_s], [0, 0, 1]])
+        self.cov = (onward @ cov.reshape(3, -1)).reshape(cov.shape)
+        self.cov += _NOISE * (self._variance() * (elapsed_s * _FPS))
 
     def correct(self, index: Indices, cxcywh: FloatArray) -> None:
         """Take in what was seen, float64 (M, 4), of M different objects."""
-        cov = self.cov[:, index]
-        gain = cov[:2] / (cov[0] + self._variance()[index] * _POSITION**2)
-        self.state[:, index] += gain * (cxcywh - self.state[0, index])
+        cov, state = self.cov.take(index, axis=1), self.state.take(index, axis=1)
+        gain = cov[:2] / (cov[0] + (_size(state[0]) * _POSITION) ** 2)
+        self.state[:, index] = state + gain * (cxcywh - state[0])
         cov[2] -= gain[1] * cov[1]
         cov[:2] *= 1 - gain[0]
         self.cov[:, index] = cov
@@ -64,7 +64,7 @@ class Motion:
 
     def keep(self, kept: Mask) -> None:
         """Forget the others; bool (T,)."""
-        self.state, self.cov = self.state[:, kept], self.cov[:, kept]
+        self.state, self.cov = self.state.compress(kept, axis=1), self.cov.compress(kept, axis=1)
 
     def xyxy(self) -> NDArray[np.float32]:
         """Return where the objects are thought to be: float32 (T, 4), pixels."""
@@ -73,7 +73,8 @@ class Motion:
         return np.concatenate([cxcywh[:, :2] - half, cxcywh[:, :2] + half], axis=1, dtype=np.float32)
 
     def _variance(self) -> FloatArray:
-        return _size(self.state[0]) ** 2
+        size = _size(self.state[0])
+        return size * size
 
 
 def cxcywh_from_xyxy(xyxy: NDArray[np.float32]) -> FloatArray:

@@ -138,7 +138,7 @@ class Watch:
             },
         )
 
-    def _rows(self, seen: Seen) -> list[int]:
+    def _rows(self, seen: Seen) -> NDArray[np.int64]:
         """Return the rows of the arrays that hold these objects; new ones get theirs at the end."""
         known = self._row
         new = [index for index, track_id in enumerate(seen.track_id) if track_id not in known]
@@ -151,14 +151,14 @@ class Watch:
             self._is_right = np.concatenate([self._is_right, self._borders.is_right(seen.points[new])])
             self._class_id = np.concatenate([self._class_id, seen.class_id[new]])
             self.version += 1
-        rows = [known[track_id] for track_id in seen.track_id]
+        rows = np.array([known[track_id] for track_id in seen.track_id])
         if (self._class_id[rows] != seen.class_id).any():
             self._class_id[rows] = seen.class_id
             self.version += 1
         return rows
 
     def _note_changes(
-        self, seen: Seen, rows: list[int], changed: NDArray[np.bool_], is_inside: NDArray[np.bool_]
+        self, seen: Seen, rows: NDArray[np.int64], changed: NDArray[np.bool_], is_inside: NDArray[np.bool_]
     ) -> None:
         for index, zone in zip(*(each.tolist() for each in np.nonzero(changed)), strict=True):
             track_id = seen.track_id[index]

@@ -54,7 +54,7 @@ def listen(
     duration_s: float | None,
     max_messages: int | None,
 ) -> int:
-    """Show what a subscriber sees: detections, states, gaps, and numbers that never came."""
+    """Show what a subscriber sees: detections, events, states, gaps, and numbers that never came."""
     from edge.config.credentials import read_credential
     from edge.config.load import load_pipeline, mqtt_from_options
     from edge.deploy.listen import ListenOptions

@@ -18,6 +18,7 @@ from edge.publish.messages import DetectionsMessage, StreamStateMessage
 from edge.publish.mqtt.subscriber import Subscriber
 from edge.publish.mqtt.trouble import Backoff
 from tests.support.aborting_proxy import AbortingProxy
+from tests.support.event_messages import event
 from tests.support.fake_broker import Behaviour, FakeBroker
 from tests.support.listening import config, listened
 from tests.support.mosquitto import free_port
@@ -190,6 +191,19 @@ def test_listen_reports_missing_numbers(broker, make_publisher, seqs, code):
     assert lines[-1] == (
         f"gate-01/east epoch 41: #1 to #{seqs[-1]}, received 3, duplicates 0, declared lost 0, missing {missing}"
     )
+
+
+def test_listen_reports_missing_events(broker, make_publisher):
+    def act():
+        publisher = make_publisher(broker.port)
+        for message in (detections(1), event(1), event(3)):
+            publisher.publish(message)
+
+    found, lines = listened(broker, act, is_gaps=True, max_messages=5)
+
+    assert found == 4
+    assert "gate-01/east events missing [[2, 2]], declared lost []" in lines
+    assert lines[-1].startswith("gate-01/east events epoch 41: #1 to #3, received 2,")
 
 
 def test_listen_reports_in_json(broker, make_publisher):

@@ -177,11 +177,17 @@ class Outbox:
         `suspect`, one of those in flight, is the next of all that are not retained, and waits outside of the bounds.
         """
         with self._lock:
+            before, self._suspect = self._suspect, None
+            chosen = suspect or before
             for entry in reversed(self._in_flight):
                 sent = entry if entry.is_retained else msgspec.structs.replace(entry, was_sent=True)
-                if entry is suspect or entry is self._suspect:
+                if entry is chosen:
                     self._suspect = sent
                 self._return(sent)
+            if before is not None and before not in self._in_flight:
+                if before is chosen:
+                    self._suspect = before
+                self._return(before)
             self._in_flight.clear()
             self._backlog.age_returned()
             self._unsent = {topic: None for topic, latest in self._retained.items() if latest is not self._suspect}

@@ -222,6 +222,45 @@ def test_what_a_broken_output_leaves_is_dropped():
     assert counts["numbered_lost"] == 20
 
 
+def test_a_suspect_that_waits_is_not_forgotten_for_another_one():
+    outbox = small_outbox()
+    put_frames(outbox, 1, 2)
+    one, _ = take_all(outbox)
+    outbox.put_back_all(one)
+    outbox.put(entry_from_message(birth()))
+    outbox.put_back_all(outbox.take())
+    assert outbox.counts()["waiting"] == 3
+
+    taken = take_all(outbox)
+    assert taken[0].topic == "info", "the newer suspect"
+    assert seqs(taken) == [1, 2]
+
+
+def test_a_suspect_is_sent_before_all_others_but_behind_what_is_retained():
+    outbox = small_outbox()
+    outbox.put(entry_from_message(birth()))
+    put_frames(outbox, 1, 3)
+    _, _, two, _ = take_all(outbox)
+    outbox.put_back_all(two)
+
+    taken = take_all(outbox)
+    assert (taken[0].topic, seqs(taken)) == ("info", [2, 1, 3])
+
+
+def test_a_retained_suspect_is_sent_behind_the_other_retained_ones():
+    outbox = small_outbox()
+    outbox.put(entry_from_message(birth()))
+    outbox.put(Entry("state", lambda: b"{}", 2, is_retained=True))
+    put_frames(outbox, 1, 1)
+    info, *_ = take_all(outbox)
+    outbox.put_back_all(info)
+
+    assert [entry.topic for entry in take_all(outbox)] == ["state", "info", "streams/east/detections"]
+    outbox.put_back_all()
+    outbox.put(entry_from_message(birth("west")))
+    assert [entry.topic for entry in take_all(outbox)] == ["state", "info", "streams/east/detections"]
+
+
 class OutboxMachine(RuleBasedStateMachine):
     """Whatever a connection does, each number is acknowledged, waiting, or named by a gap record."""
 
@@ -274,14 +313,21 @@ class OutboxMachine(RuleBasedStateMachine):
         self.in_flight.clear()
         self.outbox.put_back_all()
 
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data(), is_parked=st.booleans())
+    def lose_connection_at_a_suspect(self, data, is_parked):
+        suspect = data.draw(st.sampled_from(self.in_flight))
+        self.in_flight.clear()
+        self.outbox.put_back_all(suspect)
+        if is_parked and not suspect.gap_count:
+            self.outbox.park_suspect("refused")
+
     @invariant()
     def the_balance_holds(self):
         counts = self.outbox.counts()
         assert counts["accepted"] == counts["delivered"] + counts["waiting"] + counts["dropped"]
         assert counts["numbered"] == sum(self.next.values()) - 2
-        assert counts["numbered_waiting"] == len(self.outbox._backlog) + sum(
-            entry.number is not None for entry in self.outbox._in_flight
-        )
+        assert counts["numbered_waiting"] == sum(entry.number is not None for entry in self.outbox._undelivered())
 
     @invariant()
     def frames_are_first_sent_in_order(self):

@@ -115,13 +115,14 @@ def _mqtt(counts: Mapping[str, int]) -> Iterator[Metric]:
     numbered = {
         "edge_numbered_total": ("Messages that were given a number.", "numbered"),
         "edge_numbered_acknowledged_total": ("Numbered messages that have arrived.", "numbered_acknowledged"),
-        "edge_numbered_in_gaps_total": ("Numbers declared lost by gap records.", "numbered_in_gaps"),
         "edge_numbered_lost_total": ("Numbers lost and not declared.", "numbered_lost"),
         "edge_mqtt_connections_total": ("Connections that the broker has accepted.", "connections"),
         "edge_mqtt_duplicates_sent_total": ("Messages that arrived more than once.", "resent"),
     }
     for name, (text, key) in numbered.items():
         yield _counter(name, text, (), {(): counts[key]})
+    # Not a counter: a gap record that cannot be delivered itself takes its numbers to those that are lost.
+    yield _gauge("edge_numbered_in_gaps", "Numbers declared lost by gap records.", (), {(): counts["numbered_in_gaps"]})
     yield _gauge("edge_numbered_spooled", "Numbered messages that wait.", (), {(): counts["numbered_waiting"]})
     arrived = counts["numbered_acknowledged"]
     by_class = {("numbered",): float(arrived), ("other",): float(counts["delivered"] - arrived)}

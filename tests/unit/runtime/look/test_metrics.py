@@ -117,7 +117,7 @@ def test_decoded_is_inferred_and_dropped_and_in_flight(figures):
 
 
 def test_numbered_is_acknowledged_and_spooled_and_in_gaps(figures):
-    parts = [("acknowledged_total", 72), ("spooled", 13), ("in_gaps_total", 5), ("lost_total", 0)]
+    parts = [("acknowledged_total", 72), ("spooled", 13), ("in_gaps", 5), ("lost_total", 0)]
     assert [of(figures, f"edge_numbered_{name}") for name, _ in parts] == [count for _, count in parts]
     assert of(figures, "edge_numbered_total") == 90
     assert of(figures, "edge_mqtt_published_total", **{"class": "other"}) == 8

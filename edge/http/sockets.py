@@ -35,13 +35,15 @@ def bind_socket_file(path: Path) -> socket.socket:
     Raises:
         OSError: if its folder is not there or cannot be written.
     """
-    path.unlink(missing_ok=True)
+    partial = path.with_name(f".{path.name}.part")
+    partial.unlink(missing_ok=True)
     with contextlib.ExitStack() as stack:
         bound = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC))
-        with short_name(path) as name:
+        with short_name(partial) as name:
             bound.bind(name)
         bound.listen(_BACKLOG)
-        path.chmod(0o660)  # until now the umask ruled, which lets in fewer
+        partial.chmod(0o660)  # until now the umask ruled, which lets in fewer
+        partial.replace(path)  # whoever finds it finds one that answers
         stack.pop_all()
         return bound
 

@@ -25,8 +25,10 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Showing:
-    """`pictures` is the service's own; what it has encoded is in there."""
+    """`pictures` is the service's own; what it has encoded is in there. `reload` has `pipeline` read again."""
 
+    pipeline: Path
+    reload: threading.Event
     port: int
     socket_path: Path
     pictures: Pictures
@@ -57,14 +59,20 @@ def showing(folder: Path, *, streams: list[dict[str, Any]], health: Path, **cont
     health.parent.mkdir(parents=True, exist_ok=True)
     serving = open_serving(path=folder / "p.yaml", release_dir=None, health=health)
     parts = serving.build()
-    stop = threading.Event()
-    thread = threading.Thread(target=serve, args=(parts, serving.heartbeat, stop))
+    stop, reload = threading.Event(), threading.Event()
+    thread = threading.Thread(target=serve, args=(parts, serving.heartbeat, stop), kwargs={"reload": reload})
     thread.start()
     try:
         wait_until(lambda: _is_ready(port), what="the service is ready", timeout_s=60)
         pictures = parts.inference.onlookers[0]
         assert isinstance(pictures, Pictures)
-        yield Showing(port=port, socket_path=health.with_name("http.sock"), pictures=pictures)
+        yield Showing(
+            pipeline=folder / "p.yaml",
+            reload=reload,
+            port=port,
+            socket_path=health.with_name("http.sock"),
+            pictures=pictures,
+        )
     finally:
         stop.set()
         thread.join(60)

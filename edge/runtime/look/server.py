@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from edge.config.schema import HttpConfig, PipelineConfig, TrackingConfig
+from edge.config.load import Pipeline
+from edge.config.schema import HttpConfig, TrackingConfig
 from edge.http.exchange import Answer, Request, json_answer, text_answer
 from edge.http.page import page_answer, picture_answer, picture_of
 from edge.http.prometheus import CONTENT_TYPE, Exposition, Metric
@@ -39,32 +40,37 @@ _FIGURES_S = 1.0  # nobody reads them more often; whoever asks more often gets t
 class Shown:
     """What is shown of a run, and where it comes from; `last_switch` only where a release runs.
 
-    `places` are the zones and lines of each stream that has some, as plain values.
+    `places` gives the zones and lines of each stream that has some, as plain values.
     """
 
     info: InfoMessage
     counters: Counters
     states: StreamStates
     pictures: Pictures
-    places: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    places: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
     last_switch: LastSwitch | None = None
 
 
 def make_shown(
-    config: PipelineConfig,
+    what_runs: Callable[[], Pipeline],
     info: InfoMessage,
     *,
     counters: Counters,
     states: StreamStates,
     last_switch: LastSwitch | None,
 ) -> Shown:
-    """Return what is shown of a pipeline."""
+    """Return what is shown of a pipeline, of which a reload may make another one."""
+
+    def places() -> dict[str, dict[str, Any]]:
+        streams = what_runs().config.streams
+        return {one.id: _places(one.tracking) for one in streams if one.tracking is not None}
+
     return Shown(
         info=info,
         counters=counters,
         states=states,
         pictures=Pictures(labels=info.labels),
-        places={one.id: _places(one.tracking) for one in config.streams if one.tracking is not None},
+        places=places,
         last_switch=last_switch,
     )
 
@@ -161,7 +167,9 @@ class StatusServer:
         if request.path == "/status.json":
             moment = self._moment
             return (
-                text_answer(503, "starting") if moment is None else json_answer(status_json(moment, self._shown.places))
+                text_answer(503, "starting")
+                if moment is None
+                else json_answer(status_json(moment, self._shown.places()))
             )
         stream = picture_of(request.path)
         return self._public(request) if stream is None else self._picture(stream)

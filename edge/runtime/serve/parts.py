@@ -62,7 +62,9 @@ def build_parts(
     batcher = _batcher(pipeline, running.engine, counters)
     last_switch = None if deployed is None else LastSwitch(publisher, deployed.layout, device=info.device)
     maker = StreamMaker(spec, states)
-    shown = make_shown(config, info, counters=counters, states=states, last_switch=last_switch)
+    reload = None if deployed else Reloader(pipeline, info, publisher, following, filters, batcher, maker)
+    what_runs = (lambda: pipeline) if reload is None else (lambda: reload.pipeline)
+    shown = make_shown(what_runs, info, counters=counters, states=states, last_switch=last_switch)
     return Parts(
         name=pipeline.path.stem,
         device=info.device,
@@ -81,7 +83,7 @@ def build_parts(
         states=states,
         following=following,
         last_switch=last_switch,
-        reload=None if deployed else Reloader(pipeline, info, publisher, following, filters, batcher, maker),
+        reload=reload,
         status=StatusServer(shown, config.http, socket_path=socket_path),
     )
 

@@ -82,6 +82,20 @@ def test_zones_and_lines_are_drawn_where_they_are(service, page):
     assert drawn == pytest.approx(picture, abs=1)
 
 
+def test_a_stream_that_a_reload_brings_is_shown_with_its_zones_and_one_that_goes_is_gone(service, page):
+    page.goto(service.url)
+    wait_for_picture(page, "east")
+    content = json.loads(service.pipeline.read_text())
+    east, west, gone = content["streams"]
+    content["streams"] = [west, {**east, "id": "north"}, gone]
+    service.pipeline.write_text(json.dumps(content))
+    service.reload.set()
+    wait_for_picture(page, "north")
+    assert card(page, "north").locator("svg .zone").count() == 1
+    page.wait_for_function("() => document.querySelectorAll('.stream').length === 3", timeout=30_000)
+    assert card(page, "east").count() == 0
+
+
 def test_what_is_drawn_is_yaml_that_a_pipeline_takes(service, page, tmp_path):
     page.set_viewport_size(PHONE)
     page.goto(service.url)

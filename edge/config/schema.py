@@ -143,7 +143,7 @@ class MqttConfig(_Strict, frozen=True, kw_only=True):
     client_id: str | None = None
     keepalive_s: Annotated[int, msgspec.Meta(ge=5, le=3600)] = 10
     protocol: Literal["auto", "v5", "v3.1.1"] = "auto"
-    memory_mib: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 16
+    memory_mib: Annotated[int, msgspec.Meta(ge=4, le=1024)] = 16
     home_assistant: bool | DiscoveryPrefix = False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import TypeAlias, get_args
 import msgspec
 
 from edge.publish.entry import Entry, Number
-from edge.publish.frame import frame_from_packed
+from edge.publish.frame import FrameMessage, frame_from_packed
+from edge.publish.losses import Losses
 from edge.publish.messages import GapMessage, InfoMessage, ModelInfo, NumberedKind
 from edge.publish.ring import Found, Record, Ring, RingError, Slot
 
@@ -47,13 +48,13 @@ class _Maker(msgspec.Struct, frozen=True):
     labels: list[str]
     model: ModelInfo
 
-    def payload(self, packed: bytes) -> bytes:
-        """Return the payload of a frame."""
-        return frame_from_packed(packed, device=self.device, labels=self.labels, model=self.model).encode()
+    def frame(self, packed: bytes) -> FrameMessage:
+        """Return one of them."""
+        return frame_from_packed(packed, device=self.device, labels=self.labels, model=self.model)
 
     def payload_in(self, slot: Slot) -> bytes:
         """Return the payload of a frame in the ring."""
-        return self.payload(slot.read())
+        return self.frame(slot.read()).encode()
 
 
 class _Notes(msgspec.Struct, frozen=True):
@@ -66,6 +67,7 @@ class Kept:
 
     def __init__(self, ring: Ring, *, info: InfoMessage) -> None:
         self._ring = ring
+        self._given_up: list[Slot] = []
         self._maker = _Maker(
             epoch=info.epoch, streams=info.streams, device=info.device, labels=info.labels, model=info.model
         )
@@ -98,6 +100,17 @@ class Kept:
             return None
         return frame.pack()
 
+    def give_up(self, slot: Slot) -> None:
+        """Let a message go; it stays until the next `commit`, which has to name it."""
+        self._given_up.append(slot)
+
+    def commit(self, gaps: Iterable[bytes]) -> None:
+        """Keep what is declared, and only then free the room of what was let go."""
+        self.note(gaps)
+        for slot in self._given_up:
+            slot.settle()
+        self._given_up.clear()
+
     def note(self, gaps: Iterable[bytes]) -> None:
         """Keep the payloads of all gap records that wait or are on their way."""
         text = b'{"about":' + self._about + b',"gaps":[' + b",".join(gaps) + b"]}"
@@ -110,6 +123,7 @@ class Kept:
 
 
 _decoder = msgspec.json.Decoder(_Notes)
+_gap_decoder = msgspec.json.Decoder(GapMessage)
 
 
 def open_kept(path: Path, max_bytes: int, *, info: InfoMessage) -> tuple[Kept | None, Left]:
@@ -125,18 +139,33 @@ def open_kept(path: Path, max_bytes: int, *, info: InfoMessage) -> tuple[Kept | 
     except (OSError, RingError) as error:
         _log.warning("messages are not kept over a restart path=%s error=%s", path, error)
         return None, Left() if found is None else _left(found, info)
-    left = Left() if found is None else _left(found, info)
     kept = Kept(ring, info=info)
-    stored = [kept.store(entry) for entry in left.entries]
+    left = Left() if found is None else _moved(_left(found, info), kept, info)
     if found is not None and found.is_damaged:
         aside = path.with_name(f"{path.name}.damaged")
         path.replace(aside)
         _log.error("messages of the last run are damaged path=%s: set aside, and declared as a gap", aside)
-    kept.note(gap.encode() for gap in left.gaps)
+    kept.commit(gap.encode() for gap in left.gaps)
     path.with_name(f".{path.name}.new").replace(path)
     if left.entries or left.gaps:
         _log.info("messages of the last run are sent now count=%d gaps=%d", len(left.entries), len(left.gaps))
-    return kept, Left([new or old for new, old in zip(stored, left.entries, strict=True)], left.gaps)
+    return kept, left
+
+
+def _moved(left: Left, kept: Kept, info: InfoMessage) -> Left:
+    """Return what lies in the new ring now; where that has less room the oldest are let go, and declared."""
+    losses = Losses(device=info.device)
+    moved: deque[Entry] = deque()
+    for entry in left.entries:
+        while (stored := kept.store(entry)) is None and moved:
+            oldest = moved.popleft()
+            if oldest.number is not None:
+                losses.add(oldest, "spool-bytes")
+            if oldest.slot is not None:
+                oldest.slot.settle()
+        moved.append(stored or entry)
+    let_go = [_gap_decoder.decode(payload) for payload in losses.payloads()]
+    return Left(moved, [*left.gaps, *let_go])
 
 
 def _head(entry: Entry, *, is_packed: bool) -> bytes:
@@ -177,25 +206,25 @@ def _entry(record: Record, maker: _Maker | None) -> Entry | None:
         if rest:
             stream, epoch, seq, captured_at, of = rest
             number = Number(stream, int(epoch), int(seq), captured_at, msgspec.convert(of, NumberedKind))
-        payload = _payload(form, record.payload, maker)
+        frame = None if form == _PLAIN else _frame(form, record.payload, maker)
     except (ValueError, msgspec.DecodeError):
         return None
+    payload = record.payload
     return Entry(
         topic=topic,
-        encode=lambda: payload,
+        encode=(lambda: payload) if frame is None else frame.encode,
         size_bytes=len(payload),
         schema=schema,
         number=number,
         was_sent=record.was_sent,
+        frame=frame,
     )
 
 
-def _payload(form: str, content: bytes, maker: _Maker | None) -> bytes:
-    if form == _PLAIN:
-        return content
+def _frame(form: str, packed: bytes, maker: _Maker | None) -> FrameMessage:
     if form != _PACKED or maker is None:
         raise ValueError(f"expected {_PLAIN}, or {_PACKED} and what made it, got {form!r}")
-    return maker.payload(content)
+    return maker.frame(packed)
 
 
 def _read_notes(text: bytes) -> _Notes | None:

@@ -28,7 +28,6 @@ from edge.publish.entry import Entry, entry_from_message
 from edge.publish.kept import Kept, Left
 from edge.publish.losses import Losses
 from edge.publish.messages import GapReason
-from edge.publish.ring import Slot
 
 __all__ = ["Outbox"]
 
@@ -66,7 +65,6 @@ class Outbox:
         self._losses = Losses(device=device)
         self._backlog = Backlog(live_s=live_s, now_s=now_s)
         self._suspect: Entry | None = None
-        self._settled_slots: list[Slot] = []
         self._in_flight: dict[Entry, None] = {}
         self._accepted = self._delivered = self._superseded = self._let_go = self._resent = 0
         self._numbered = self._acknowledged = self._declared = self._lost = self._sent_again = 0
@@ -328,15 +326,9 @@ class Outbox:
     def _commit(self) -> None:
         """Keep what is declared over the process, and only then give up the messages that it names."""
         if self._kept is not None and not self._is_over:
-            flying = [entry.encode() for entry in self._in_flight if entry.gap_count]
-            suspected = [self._suspect.encode()] if self._is_gap_suspected() and self._suspect is not None else []
-            self._kept.note([*flying, *suspected, *self._losses.payloads()])
-        for slot in self._settled_slots:
-            slot.settle()
-        self._settled_slots.clear()
-
-    def _is_gap_suspected(self) -> bool:
-        return self._suspect is not None and self._suspect.gap_count > 0 and self._is_suspect_waiting()
+            own = [*self._in_flight, self._suspect] if self._suspect not in self._in_flight else self._in_flight
+            told = [entry.encode() for entry in own if entry is not None and entry.gap_count]
+            self._kept.commit([*told, *self._losses.payloads()])
 
     def _forget(self, entry: Entry, reason: GapReason) -> None:
         if self._is_settled(entry):
@@ -345,8 +337,8 @@ class Outbox:
         self._declared -= entry.gap_count
         self._lost += entry.gap_count
         self._settle(entry)
-        if entry.slot is not None:
-            self._settled_slots.append(entry.slot)
+        if entry.slot is not None and self._kept is not None:
+            self._kept.give_up(entry.slot)
         if entry.number is not None:
             self._declared += 1
             self._accepted += self._losses.add(entry, reason)

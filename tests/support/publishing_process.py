@@ -1,6 +1,6 @@
-"""A process that publishes until it is killed: `python -m tests.support.publishing_process PORT RING EPOCH NUMBERS`.
+"""A process that publishes until it is killed: `python -m tests.support.publishing_process PORT RING EPOCH FILE BYTES`.
 
-It writes the last number for which `publish` has returned into the file NUMBERS, which is mapped into memory.
+It writes the last number for which `publish` has returned into FILE, which is mapped into memory.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from edge.publish.mqtt.trouble import Backoff
 from tests.support.wire_messages import birth, detections, found, frame_result
 
 
-def main(port: str, ring: str, epoch: str, numbers: str) -> None:
+def main(port: str, ring: str, epoch: str, numbers: str, max_bytes: str) -> None:
     last = mmap.mmap(os.open(numbers, os.O_RDWR), 8)
     publisher = MqttPublisher(
         MqttConfig(host="127.0.0.1", port=int(port), site="north", tls=False),
         info=msgspec.structs.replace(birth(), epoch=int(epoch)),
         ring_path=Path(ring),
-        max_bytes=1 << 20,
+        max_bytes=int(max_bytes),
         backoff=Backoff(min_s=0.02, max_s=0.1),
     )
     print("ready", flush=True)

@@ -3,11 +3,16 @@ import struct
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge.publish.entry import entry_from_message
+from edge.publish.frame import FrameMessage
+from edge.publish.kept import open_kept
 from edge.publish.ring import Found, Ring, RingError
+from tests.support.wire_messages import MODEL, birth, found, frame_result
 
 
 def left_in(path):
@@ -180,9 +185,34 @@ def test_f37_a_writer_that_is_killed_at_any_point_leaves_all_that_it_had_kept(tm
         kept, settled = struct.unpack("<QQ", numbers.read_bytes())
         left = left_in(path)
 
-        found = [int(head) for head, _, _ in left]
-        assert found == sorted(found)
-        assert set(range(settled + 1, kept + 1)) <= set(found), f"round {round_}"
-        assert set(found) <= set(range(max(1, settled), kept + 2))
+        heads = [int(head) for head, _, _ in left]
+        assert heads == sorted(heads)
+        assert set(range(settled + 1, kept + 1)) <= set(heads), f"round {round_}"
+        assert set(heads) <= set(range(max(1, settled), kept + 2))
         assert all(payload == b"%d;" % int(head) * (int(head) % 300) for head, payload, _ in left)
         path.unlink()
+
+
+def frame_entry(seq, *, labels):
+    result = frame_result(found(*[(seq, 2, 30, 40)] * 12))
+    frame = FrameMessage(result, device="gate-01", epoch=41, seq=seq, labels=labels, model=MODEL)
+    return entry_from_message(frame)
+
+
+@pytest.mark.parametrize("is_other_model", [False, True])
+def test_what_the_next_start_takes_over_is_kept_again_or_declared(path, is_other_model):
+    info = birth()
+    kept, _ = open_kept(path, 1 << 16, info=info)
+    payloads = {}
+    while (stored := kept.store(frame_entry(len(payloads) + 1, labels=info.labels))) is not None:
+        payloads[len(payloads) + 1] = stored.encode()
+    kept.close()
+    changed = msgspec.structs.replace(info, epoch=42, labels=["another"] if is_other_model else info.labels)
+    for _ in range(3):  # each start may be killed before anything is sent
+        kept, left = open_kept(path, 1 << 16, info=changed)
+        assert all(entry.slot is not None for entry in left.entries)
+        assert all(entry.encode() == payloads[entry.number.seq] for entry in left.entries)
+        declared = {number for gap in left.gaps for number in range(gap.from_, gap.to + 1)}
+        assert declared | {entry.number.seq for entry in left.entries} == set(payloads)
+        assert bool(declared) == is_other_model, "as JSON they take more room than packed"
+        kept.close()

@@ -59,6 +59,8 @@ class Detector:
 
 
 def _of_classes(found: Candidates, class_ids: Sequence[NDArray[np.int32] | None]) -> Candidates:
+    if all(wanted is None for wanted in class_ids):
+        return found
     kept: NDArray[np.bool_] = np.ones(len(found.row), np.bool_)
     for row, wanted in enumerate(class_ids):
         if wanted is not None:

@@ -159,11 +159,16 @@ class _Stream:
         self.copying, self.turn = self.turn, None
         self.sim.after(self.sim.copy_s, self._finish_and_go_on)
 
+    @property
+    def has_row(self) -> bool:
+        """Whether there is a row that it has to fill."""
+        return self.copying is not None or (self.turn is not None and self.turn.is_over)
+
     def finish_copy(self) -> None:
         """Copy what was to be copied, if the row is there."""
-        turn = self.copying or (self.turn if self.turn is not None and self.turn.is_over else None)
-        if turn is None:
+        if not self.has_row:
             return
+        turn = self.copying or self.turn
         self.copying = self.turn = None
         assert turn.ticket is not None
         assert self.in_hand is not None
@@ -259,8 +264,9 @@ class Simulation:
 
     def drain(self) -> Simulation:
         """End as the service does: nothing new is read, and what is in the batches is inferred; return it."""
-        for stream in self._streams.values():
-            stream.finish_copy()
+        while any(stream.has_row for stream in self._streams.values()):  # a copy that ends may give another its turn
+            for stream in self._streams.values():
+                stream.finish_copy()
         self.batcher.close()
         while (batch := self.batcher.take(0)) is not None:
             self._infer(batch)

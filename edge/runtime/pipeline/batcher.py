@@ -22,10 +22,10 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from edge.runtime.pipeline.canvases import Canvases
 from edge.runtime.pipeline.rows import Batch, OpenBatch, Row, Ticket, Turn
 from edge.runtime.pipeline.shares import FairShares, Terms
-from edge.types import DropReason, Frame, Letterbox, StreamId
-from edge.vision.letterbox import fill_border, paste
+from edge.types import DropReason, Frame, StreamId
 
 __all__ = ["Batcher"]
 
@@ -55,16 +55,14 @@ class Batcher:
         terms: Mapping[StreamId, Terms] = MappingProxyType({}),
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self._canvases = canvases
+        self._canvases = Canvases(canvases, pad_value=pad_value)
         self._max_wait_ns = round(max_wait_s * 1e9)
-        self._pad_value = pad_value
         self._on_drop = on_drop
         self._max_age_ns = {stream: one.max_age_ns for stream, one in terms.items() if one.max_age_ns is not None}
         self._shares = FairShares(terms)
         self._clock_ns = clock_ns
         self._lock = threading.Lock()
         self._may_be_ready = threading.Condition(self._lock)
-        self._borders: list[list[Letterbox | None]] = [[None] * len(canvas) for canvas in canvases]
         self._free = deque(range(1, len(canvases)))
         self._open: OpenBatch | None = OpenBatch(0)
         self._waiting: list[Turn] = []
@@ -122,7 +120,7 @@ class Batcher:
             ValueError: if the image has not the size that its letterbox says; the row is given up then.
         """
         try:
-            self._copy(frame, ticket)
+            self._canvases.copy(frame, ticket)
         except BaseException:
             self.abandon(ticket)
             raise
@@ -220,7 +218,7 @@ class Batcher:
                 return False
             batch.rows[row] = None
             self._on_drop(turn.stream, DropReason.SUPERSEDED)
-        elif batch.count < len(self._canvases[batch.canvas]) or self._take_from_richest(batch, turn):
+        elif batch.count < self._canvases.rows or self._take_from_richest(batch, turn):
             row = batch.new_row()
         else:
             return False
@@ -264,14 +262,6 @@ class Batcher:
         batch.give_up(batch.live_row_of[stream], stream)
         self._on_drop(stream, reason)
 
-    def _copy(self, frame: Frame, ticket: Ticket) -> None:
-        canvas, borders = self._canvases[ticket.canvas][ticket.row], self._borders[ticket.canvas]
-        if borders[ticket.row] != frame.letterbox:
-            borders[ticket.row] = None
-            fill_border(canvas, frame.letterbox, pad_value=self._pad_value)
-            borders[ticket.row] = frame.letterbox
-        paste(frame.image, canvas, frame.letterbox)
-
     def _held(self) -> OpenBatch:
         if self._open is None:
             raise RuntimeError("a row was filled that nobody had reserved")
@@ -284,7 +274,7 @@ class Batcher:
         return self._complete_or_due_ns(batch, batch.due_ns)
 
     def _complete_or_due_ns(self, batch: OpenBatch, due_ns: int) -> int:
-        is_complete = self._is_closed or batch.count >= self._wanted(len(self._canvases[batch.canvas]))
+        is_complete = self._is_closed or batch.count >= self._wanted(self._canvases.rows)
         return due_ns - self._max_wait_ns if is_complete else due_ns
 
     def _close_for_idle_engine(self, stream: StreamId) -> None:
@@ -301,31 +291,11 @@ class Batcher:
 
     def _close_batch(self, now_ns: int) -> Batch:
         batch = self._held()
-        closed = Batch(index=batch.canvas, rows=self._without_holes(batch), closed_at_ns=now_ns)
+        closed = Batch(index=batch.canvas, rows=self._canvases.settle(batch), closed_at_ns=now_ns)
         self._shares.give(row.header.stream for row in closed.rows)
         self._open = None
         self._open_next()
         return closed
-
-    def _without_holes(self, batch: OpenBatch) -> tuple[Row, ...]:
-        # An abandoned row leaves a hole, and an engine infers the first rows of a canvas: the last row moves into it.
-        canvas, borders = self._canvases[batch.canvas], self._borders[batch.canvas]
-        while None in batch.rows:
-            hole, last = batch.rows.index(None), len(batch.rows) - 1
-            canvas[hole], borders[hole] = canvas[last], borders[last]
-            batch.rows[hole] = batch.rows[last]
-            batch.rows.pop()
-        self._order(batch)
-        return tuple(row for row in batch.rows if row is not None)
-
-    def _order(self, batch: OpenBatch) -> None:
-        # A file's later frame may have come to lie in a hole before its earlier ones.
-        canvas, borders = self._canvases[batch.canvas], self._borders[batch.canvas]
-        for lies_in, belongs_in in batch.out_of_order():
-            canvas[belongs_in] = canvas[lies_in]  # a copy of all first: lists index by value
-            moved = [(batch.rows[row], borders[row]) for row in lies_in]
-            for row, (content, border) in zip(belongs_in, moved, strict=True):
-                batch.rows[row], borders[row] = content, border
 
     def _is_drained(self) -> bool:
         # Called with the lock held.

@@ -63,9 +63,11 @@ def make(drops):
     return make_batcher
 
 
-def put(batcher, one, *, is_live=False):
+def put(batcher, one, *, is_live=False, may_wait=False):
     batcher.join(one.header.stream, is_live=is_live)
-    ticket = batcher.reserve(one.header.stream, is_live=is_live)
+    turn = batcher.ask(one.header.stream, is_live=is_live)
+    assert turn.is_over or may_wait, "there should have been a row"
+    ticket = turn.wait()
     batcher.fill(ticket, one)
     return ticket
 
@@ -218,7 +220,7 @@ def test_a_file_waits_for_the_next_batch_when_no_row_is_left(make, drops):
     placed = threading.Event()
 
     def second():
-        put(batcher, frame("a", 2))
+        put(batcher, frame("a", 2), may_wait=True)
         placed.set()
 
     thread = threading.Thread(target=second, daemon=True)
@@ -317,7 +319,9 @@ def test_waiting_streams_are_served_in_the_order_in_which_they_came(make):
     taken = batcher.take(1)
     threads = []
     for number, name in enumerate("bcde", start=2):
-        thread = threading.Thread(target=put, args=(batcher, frame(name, number)), daemon=True)
+        thread = threading.Thread(
+            target=put, args=(batcher, frame(name, number)), kwargs={"may_wait": True}, daemon=True
+        )
         thread.start()
         threads.append(thread)
         wait_until(lambda number=number: len(batcher._waiting) == number - 1)

@@ -47,6 +47,11 @@ _ALL = (
         "stream does not stop",
         "the service ends all the same; report it with the camera's model",
     ),
+    LogEvent(
+        "camera-clock-off",
+        "clock of the camera is off, arrival is used",
+        "set the camera's clock (NTP), or this machine's; `off_s` says how far they are apart",
+    ),
     LogEvent("streams-reloaded", "streams reloaded", _NOTHING + ": the pipeline file was read again"),
     LogEvent("stream-removed", "stream removed", _NOTHING + ": it is not in the pipeline file any more"),
     LogEvent(

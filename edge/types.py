@@ -109,6 +109,7 @@ class DropReason(str, enum.Enum):
 class ClockSource(str, enum.Enum):
     """What `captured_at` of a frame rests on."""
 
+    RTCP_SR = "rtcp-sr"  # the camera's own clock, by its sender reports
     ARRIVAL = "arrival"
     FILE = "file"
 

@@ -13,6 +13,7 @@ from edge.media.gstreamer.binding import load, parse_bin, parse_decoder, set_if_
 from edge.media.gstreamer.clean import CleanFrames
 from edge.media.gstreamer.idle import is_idle
 from edge.media.gstreamer.launch import joined, read_sections
+from edge.media.gstreamer.sender_clock import SenderClock
 
 __all__ = ["NVMM_FACTORIES", "SOFTWARE_FACTORIES", "PipelineBuilder", "check_static_elements", "is_live"]
 
@@ -52,6 +53,7 @@ class PipelineBuilder:
         pipeline: the pipeline, in state NULL.
         problem: what went wrong in a callback of a streaming thread, for the reader to raise.
         clean: tells which frames are clean; None as long as the codec is not known.
+        sender_clock: of an RTSP camera, when it has taken its pictures.
         container_colour: colorimetry that the container states of H.264 or H.265, which the coded video overrules.
     """
 
@@ -69,6 +71,7 @@ class PipelineBuilder:
         self.problem: Exception | None = None
         self.clean: CleanFrames | None = None
         self.container_colour: str | None = None
+        self.sender_clock = SenderClock(stream.id) if address.scheme in ("rtsp", "rtsps") else None
         self._is_nvmm = is_nvmm
         self.pipeline = self._gst.Pipeline.new(None)
         self._tail = self._add(parse_bin(self._tail_text(), has_pads=True))
@@ -96,8 +99,9 @@ class PipelineBuilder:
         for pad, probe in self._probes:
             pad.remove_probe(probe)
         self._handlers, self._probes = [], []
-        if self.clean is not None:
-            self.clean.disconnect()
+        for one in (self.clean, self.sender_clock):
+            if one is not None:
+                one.disconnect()
 
     def _tail_text(self) -> str:
         is_paced_by_source = is_live(self._stream, self._address) and not self._address.is_file_like
@@ -204,6 +208,8 @@ class PipelineBuilder:
 
     def _on_new_manager(self, _source: Any, manager: Any) -> None:
         manager.set_property("do-lost", True)  # otherwise nothing behind the jitter buffer hears of a lost packet
+        if self.sender_clock is not None:
+            self.sender_clock.attach(manager)
 
     def _on_no_more_pads(self, _element: Any) -> None:
         if not self._is_linked and self.problem is None:
@@ -218,6 +224,8 @@ class PipelineBuilder:
             return
         if name == "application/x-rtp":
             if fields.get_string("media") == "video":
+                if self.sender_clock is not None:
+                    self.sender_clock.follow(pad)
                 self._link(pad, self._rtp_text(fields.get_string("encoding-name") or "?"))
         elif name.startswith(("video/", "image/")):
             self._link(pad, self._codec_text(name))

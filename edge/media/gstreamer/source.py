@@ -38,12 +38,12 @@ class GstSource:
         self._address = address
         self._is_live = is_live(stream, address)
         self._clock_kind = ClockSource.FILE if address.is_file_like else ClockSource.ARRIVAL
-        self._builder = PipelineBuilder(stream, address, is_nvmm=is_nvmm)
+        builder = self._builder = PipelineBuilder(stream, address, is_nvmm=is_nvmm)
         self._pipeline = self._builder.pipeline
         self._sink = self._pipeline.get_by_name("sink")
         self._counter = self._pipeline.get_by_name("decoded")
         self._kept = self._pipeline.get_by_name("kept")
-        self._gate = Gate(self._pipeline, preprocess, container_colour=lambda: self._builder.container_colour)
+        self._gate = Gate(self._pipeline, preprocess, container_colour=lambda: builder.container_colour)
         self._bus = BusReader(self._pipeline.get_bus(), address, is_live=not address.is_file_like)
         self._loop = GstLoop(self._pipeline, address.shown) if stream.loop and address.is_file_like else None
         self._lock = threading.Lock()
@@ -194,17 +194,24 @@ class GstSource:
             self._letterbox = self._gate.letterbox_of(caps)
             self._info = load().video.VideoInfo.new_from_caps(caps)
         pts_ns, age_ns = self._times(sample, buffer, read_at_ns)
+        captured_at_ns, clock = self._captured(buffer.pts, wall_ns - age_ns)
         header = FrameHeader(
             stream=self.stream,
             frame=self._number(),
             pts_ns=pts_ns,
-            captured_at_ns=wall_ns - age_ns,
-            clock=self._clock_kind,
+            captured_at_ns=captured_at_ns,
+            clock=clock,
             source_size=self._letterbox.source,
             read_at_ns=read_at_ns,
             decode_ns=age_ns,
         )
         return Frame(header=header, letterbox=self._letterbox, image=view_pixels(buffer, self._info))
+
+    def _captured(self, pts: int, arrived_at_ns: int) -> tuple[int, ClockSource]:
+        """Return when a frame was taken, as far as that is known, and by whose clock."""
+        sender = self._builder.sender_clock
+        by_sender_ns = None if sender is None else sender.captured_at_ns(pts, arrived_at_ns=arrived_at_ns)
+        return (arrived_at_ns, self._clock_kind) if by_sender_ns is None else (by_sender_ns, ClockSource.RTCP_SR)
 
     def _is_clean(self, buffer: Any) -> bool:
         self._corrupt += self._is_after_damage(buffer)

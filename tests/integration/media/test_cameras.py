@@ -39,7 +39,7 @@ def clips(tmp_path_factory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("clips")
     return {
         "h264": str(write_clip(folder / "a.h264", count=LENGTH)),
-        "h265": str(write_clip(folder / "a.hevc", codec="libx265", count=LENGTH)),
+        "h265": str(write_clip(folder / "a.hevc", codec="libx265", count=LENGTH, x265="bframes=0")),
         "jpeg": "",
     }
 
@@ -58,7 +58,7 @@ def test_camera_delivers_in_its_codec(server, codec):
             viewer.await_unbroken(20, LENGTH)
 
     header = viewer.headers[-1]
-    assert header.clock is ClockSource.ARRIVAL
+    assert header.clock in (ClockSource.ARRIVAL, ClockSource.RTCP_SR)
     assert header.source_size == ImageSize(width=320, height=176 if codec == "jpeg" else 180)
     assert 0 <= header.decode_ns < 1e9
     numbers = [header.frame for header in viewer.headers]
@@ -74,6 +74,27 @@ def test_pyav_reads_the_same_camera(server):
         viewer.await_unbroken(10, LENGTH)
 
     assert_balances(viewer)
+
+
+@pytest.mark.parametrize("codec", ["h264", "h265", "jpeg"])
+def test_cameras_reports_tell_when_a_picture_was_taken(server, codec):
+    with Viewer(server.url(f"/{codec}")) as viewer:
+        wait_until(lambda: is_by_sender(viewer), timeout_s=20, what="a sender report")
+        viewer.await_frames(30)
+
+    first = next(i for i, header in enumerate(viewer.headers) if header.clock is ClockSource.RTCP_SR)
+    by_sender = viewer.headers[first:]
+    assert {header.clock for header in by_sender} == {ClockSource.RTCP_SR}
+    times = [header.captured_at_ns for header in by_sender]
+    assert times == sorted(set(times))
+    # The server runs by the same clock: what was sent arrives a little later, never before.
+    now_ns = time.time_ns() - time.monotonic_ns()
+    ages_ms = [(now_ns + header.read_at_ns - header.captured_at_ns) / 1e6 for header in by_sender]
+    assert 0 < statistics.median(ages_ms) < 500
+
+
+def is_by_sender(viewer: Viewer) -> bool:
+    return bool(viewer.headers) and viewer.headers[-1].clock is ClockSource.RTCP_SR
 
 
 @pytest.mark.parametrize("codec", ["h264", "h265"])

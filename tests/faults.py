@@ -86,7 +86,7 @@ FAULTS: dict[int, tuple[str, str, str]] = {
     ),
     26: ("Ctrl-C once and twice in a rollout", "once: what runs is finished; twice: 130 within a second", ""),
     27: ("The engine hangs", "the watchdog starves", ""),
-    28: ("All cameras are down", "the service lives on", ""),
+    28: ("All cameras are down", "the service lives on; a camera is back within 5 s of its server", ""),
     30: (
         "The broker is away for long, at full rate",
         "memory stays within its bound; what is let go is declared",
@@ -119,6 +119,16 @@ FAULTS: dict[int, tuple[str, str, str]] = {
         "The ring of messages is damaged, or has no room",
         "set aside and declared; without room messages are in memory, which is said",
         "",
+    ),
+    39: (
+        "Canaries in a camera's password",
+        "are in no log, no message and no error",
+        "keys and crash dumps are not tried; of the broker's password see tests/integration/publish/test_refusals.py",
+    ),
+    40: (
+        "Packets are lost, a camera's clock is off, a camera changes its size",
+        "nothing damaged is inferred, a wrong clock is not believed, the counts balance",
+        "the network is not delayed by netem, and no codec changes in mid-stream",
     ),
 }
 """By number: what happens, what has to be shown, and what is not shown."""

@@ -230,7 +230,7 @@ def test_wrong_path_is_asked_for_rarely(server):
 
 
 @BOTH
-def test_login_by_credential_and_not_without(clips, decoder, caplog, capfd):
+def test_f39_login_by_credential_and_not_without(clips, decoder, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     user, password = "bob", "p@ss: word/1"
     with RtspServer({"/h264": RtspMount(clips["h264"], "h264", (user, password))}) as server:

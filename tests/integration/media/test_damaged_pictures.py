@@ -93,7 +93,7 @@ def test_the_next_key_frame_ends_it(tmp_path, decoder):
 
 
 @CODECS
-def test_packets_that_are_lost_on_the_way_cost_the_rest_of_the_group(long_gops, codec):
+def test_f40_packets_that_are_lost_on_the_way_cost_the_rest_of_the_group(long_gops, codec):
     mount = RtspMount(long_gops[codec], codec, loses=(20, 105))
     with RtspServer({"/a": mount}) as server, Viewer(server.url("/a"), stall_s=10) as viewer:
         viewer.await_frames(30, timeout_s=20)

@@ -128,7 +128,7 @@ def test_corrupt_data_in_the_middle_is_counted_and_the_rest_is_read(run, clip, t
     assert stats["balanced"]
 
 
-def test_a_stream_that_changes_its_size_goes_on(run, tmp_path):
+def test_f40_a_stream_that_changes_its_size_goes_on(run, tmp_path):
     first = write_clip(tmp_path / "1.h264", count=20, width=320, height=180).read_bytes()
     second = write_clip(tmp_path / "2.h264", count=20, width=180, height=320).read_bytes()
     (tmp_path / "both.h264").write_bytes(first + second)

@@ -1,4 +1,4 @@
-"""`python -m tests.camera_faults [MINUTES]`: sixteen cameras whose servers are killed and frozen in turn; how memory goes.
+"""`python -m tests.camera_faults [MINUTES]`: memory while the servers of sixteen cameras are broken in turn.
 
 Prints resident memory (also after the allocator was told to give back what is free), threads and descriptors of this
 process, which reads the cameras as the runtime does; frames and connections so far.

@@ -168,6 +168,15 @@ class Tracker(Protocol):
         """Give up all objects and return their numbers: what comes next has nothing to do with what was."""
         ...
 
+    @property
+    def highest(self) -> int:
+        """The highest number that was given so far, or is not to be given."""
+        ...
+
+    def skip(self, highest: int) -> None:
+        """Give no number up to `highest`: another tracker of the stream has used them. Before the first `update`."""
+        ...
+
 
 @runtime_checkable
 class Message(Protocol):

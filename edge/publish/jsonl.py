@@ -22,6 +22,7 @@ from edge.errors import ConfigError
 from edge.protocols import Message
 from edge.publish.announced import NoStreamState
 from edge.publish.entry import entry_from_message
+from edge.publish.home_assistant import Announcement
 from edge.publish.outbox import Outbox
 
 __all__ = ["JsonlPublisher"]
@@ -77,7 +78,7 @@ class JsonlPublisher:
 
     def publish(self, message: Message) -> None:
         """Accept a message; when the bounds are reached the oldest numbered ones go, and are declared."""
-        if not self._closing.is_set() and not isinstance(message, NoStreamState):
+        if not self._closing.is_set() and not isinstance(message, NoStreamState | Announcement):
             self._outbox.put(entry_from_message(message))
             self._has_news.set()
 

@@ -67,6 +67,15 @@ class ByteTracker:
         self._forget()
         return gone
 
+    @property
+    def highest(self) -> int:
+        """The highest number that was given so far, or is not to be given."""
+        return self._numbered
+
+    def skip(self, highest: int) -> None:
+        """Give no number up to `highest`."""
+        self._numbered = max(self._numbered, highest)
+
     def _forget(self) -> None:
         self._motion = Motion()
         self._track_id = np.empty(0, np.int64)  # 0: seen once, not counted as an object yet

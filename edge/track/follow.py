@@ -76,6 +76,10 @@ class Follower:
         self._last = None
         return self._watch.end(self._tracker.reset(), reason)
 
+    def succeed(self, before: Follower) -> None:
+        """Take the place of another follower of the stream: no number that it gave is given again."""
+        self._tracker.skip(before._tracker.highest)
+
     def occupancy(self) -> Occupancy:
         """Return what holds now."""
         return self._watch.occupancy()

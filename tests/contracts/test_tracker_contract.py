@@ -81,6 +81,14 @@ def test_a_detection_that_is_not_sure_continues_an_object(tracker):
     assert ids(follow(tracker, frames))[-1] == [1]
 
 
+def test_numbers_that_another_tracker_has_used_are_left_out(tracker):
+    tracker.skip(7)
+    assert tracker.highest == 7
+    seen = follow(tracker, [detections((100, 80, 60, 60))] * 5)
+
+    assert (ids(seen)[-1], tracker.highest) == ([8], 8)
+
+
 def test_a_reset_gives_up_all_and_goes_on_counting(tracker):
     pair = detections((100, 80, 60, 60), (300, 80, 60, 60))
     follow(tracker, [pair] * 3)

@@ -56,6 +56,13 @@ class LibraryTracker:
         self._offset, self._known = self._highest, set()
         return gone
 
+    @property
+    def highest(self) -> int:
+        return self._highest
+
+    def skip(self, highest: int) -> None:
+        self._offset = self._highest = max(self._highest, highest)
+
     def _ended(self) -> tuple[int, ...]:
         alive = {track.tracker_id + 1 + self._offset for track in self._tracker.tracks if track.tracker_id >= 0}
         gone, self._known = self._known - alive, alive

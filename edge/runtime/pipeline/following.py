@@ -42,6 +42,7 @@ class Following:
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._streams = {stream: _Stream(follower) for stream, follower in followers.items()}
+        self._past: dict[StreamId, Follower] = {}  # for their numbers, should a stream be followed again
         self._publisher = publisher
         self._now_ns = now_ns
         self._monotonic_ns = monotonic_ns
@@ -85,8 +86,12 @@ class Following:
         before = self._streams.pop(stream, None)
         if before is not None:
             with before.lock:
+                before.is_down = True  # for a frame that waits for the lock
                 self._end(stream, before, EndReason.STOPPED, "stopped")
+            self._past[stream] = before.follower
         if follower is not None:
+            if stream in self._past:
+                follower.succeed(self._past[stream])
             self._streams[stream] = _Stream(follower)
 
     def stop(self) -> None:

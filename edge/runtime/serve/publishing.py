@@ -81,6 +81,11 @@ def announce(pipeline: Pipeline, info: InfoMessage, publisher: Publisher) -> Inf
     now = msgspec.structs.replace(info, streams=[stream.id for stream in pipeline.config.streams])
     removed_streams(_state_dir(pipeline), now.streams)
     publisher.publish(now)
+    if pipeline.config.mqtt is not None:
+        for message in announcements(
+            pipeline.config.mqtt, now, pipeline.config.streams, state_dir=_state_dir(pipeline)
+        ):
+            publisher.publish(message)
     return now
 
 

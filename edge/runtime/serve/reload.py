@@ -68,7 +68,7 @@ class Reloader:
         gone = tuple(StreamId(name) for name in before if name not in {stream.id for stream in new.config.streams})
         for name in gone:
             self.following.replace(name, None)
-        if gone or any(source.stream not in before for source in sources):
+        if gone or sources:
             self.info = announce(new, self.info, self.publisher)
         self.pipeline = new
         return Changes(removed=gone, sources=sources)

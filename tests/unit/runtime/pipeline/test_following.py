@@ -154,3 +154,15 @@ def test_a_camera_may_go_away_while_a_frame_is_followed(stage):
     events = stage.kept.of(EventMessage)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert sum(1 if kind == "appear" else -1 for kind, *_ in stage.told()) == 0
+
+
+def test_a_stream_that_is_followed_anew_gives_no_number_twice(stage):
+    stage.give(*parked(1, 8))
+    for _ in range(2):
+        stage.following.replace(EAST, None)
+        rules = Rules(zones=[WHOLE], lines=[], anchor="bottom", settle_s=0.2, lost_s=1.0, classes=2)
+        stage.following.replace(EAST, Follower(ByteTracker(lost_s=1.0, sure_score=0.5), rules))
+        stage.give(*parked(9, 8))
+
+    appeared = [event.track_id for event in stage.kept.of(EventMessage) if event.kind == "appear"]
+    assert appeared == [1, 2, 3]

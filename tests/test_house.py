@@ -258,3 +258,10 @@ def test_a_todo_names_its_issue(path):
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if re.search(r"\b(TODO|FIXME|XXX)\b", line):
             assert re.search(r"#\d+", line), f"{_name(path)}:{number}: {line.strip()}"
+
+
+def test_decisions_are_numbered_one_by_one():
+    pages = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    heads = [re.match(r"# (\d+)\. ", path.read_text(encoding="utf-8")) for path in pages]
+    numbers = [(int(path.name[:4]), head and int(head[1])) for path, head in zip(pages, heads, strict=True)]
+    assert numbers == [(number, number) for number in range(1, len(pages) + 1)]

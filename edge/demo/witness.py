@@ -93,6 +93,10 @@ class Witness:
     def _read(self) -> None:
         for line in self._process.stdout or ():
             message = json.loads(line)["payload"]
+            if (
+                message is None
+            ):  # what the broker keeps of a camera of an earlier demo is taken away by an empty message
+                continue
             if message["schema"] == "edge.detections/1" and message["stream"] in self._cameras:
                 self._take(message)
 

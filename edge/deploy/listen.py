@@ -151,6 +151,8 @@ def _show(arrival: Arrival, options: ListenOptions, ledger: Ledger, out: TextIO)
             _write(out, _json_line({"event": "missing", **change}) if options.is_json else _change_line(change))
     elif options.is_json:
         _write(out, _raw_line(arrival))
+    elif not arrival.payload:
+        _write(out, f"{arrival.topic}: taken away")
     elif arrival.message is None:
         _write(out, f"{arrival.topic}: not a message of edge-deploy, {len(arrival.payload)} bytes")
     else:
@@ -158,7 +160,7 @@ def _show(arrival: Arrival, options: ListenOptions, ledger: Ledger, out: TextIO)
 
 
 def _raw_line(arrival: Arrival) -> str:
-    """Return topic and payload as one JSON object; a payload that is no JSON, or too deep to hand on, is null."""
+    """Return topic and payload as one JSON object; a payload that is empty, no JSON or too deep to hand on is null."""
     try:
         return _json_line({"topic": arrival.topic, "payload": json_value(arrival.payload)})
     except (ValueError, RecursionError):

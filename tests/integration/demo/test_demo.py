@@ -72,6 +72,15 @@ def test_float_is_not_calibrated(tmp_path):
     assert not (tmp_path / "traffic.calib.json").exists()
 
 
+def test_a_demo_of_fewer_cameras_than_the_one_before(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # where it is remembered which streams there were
+
+    for cameras in (2, 1):
+        done = demo("--cameras", cameras, "--seconds", 1, "--precision", "fp32")
+        assert done.returncode == 0, done.stderr
+        assert "sent = received" in done.stdout
+
+
 def test_without_int8_the_demo_goes_on_in_float_and_says_why(tmp_path):
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "broken.jpg").write_bytes(b"no picture")

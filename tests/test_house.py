@@ -21,7 +21,7 @@ FLOORS = [
     {"vision", "config", "model", "wire"},
     {"track"},
     {"calibrate", "evaluate", "engine", "http", "media", "publish", "bundle", "device", "transport"},
-    {"quantize"},
+    {"quantize", "client"},
     {"deploy", "runtime", "demo"},
     {"cli"},
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from edge.publish.messages import (
     StreamStateMessage,
     WireMessage,
 )
-from edge.publish.mqtt.subscriber import Arrival, Subscriber
+from edge.publish.mqtt.subscriber import Arrival, Subscriber, checked_device
 from edge.reading import json_value
 from edge.untrusted import cleaned
 
@@ -36,7 +35,6 @@ __all__ = ["ListenOptions", "line_from_message", "listen"]
 _DONE = 0
 _MISSING = 4
 _MAX_SHOWN = 8
-_DEVICE = re.compile(r"[a-z0-9-]{1,32}|\+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +55,7 @@ class ListenOptions:
     max_messages: int | None = None
 
     def __post_init__(self) -> None:
-        if not _DEVICE.fullmatch(self.device):
-            raise ConfigError(
-                f'device: expected a name of a-z, 0-9 and "-" (at most 32), or "+" for all, got {self.device!r}'
-            )
+        checked_device(self.device)
         if self.duration_s is not None and not (math.isfinite(self.duration_s) and self.duration_s > 0):
             raise ConfigError(
                 f"duration: expected seconds above 0, got {self.duration_s:g}", hint="leave it out to go on without end"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import msgspec
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.deadline import Deadline
-from edge.errors import PublishError
+from edge.errors import ConfigError, PublishError
 from edge.publish.messages import MESSAGE_TYPES, WireMessage
 from edge.publish.mqtt.client import Connection, connect
 from edge.publish.mqtt.connection import Received, Subscribed
@@ -21,11 +22,12 @@ from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
 from edge.publish.mqtt.trouble import Backoff, BrokerError, Trouble
 from edge.publish.mqtt.version import ProtocolChoice
 
-__all__ = ["Arrival", "Subscriber", "message_from_payload"]
+__all__ = ["Arrival", "Subscriber", "checked_device", "message_from_payload"]
 
 # A first attempt may fail this often for reasons that we adapt to (protocol version).
 _FIRST_ATTEMPTS = 2
 _POLL_S = 0.2
+_DEVICE = re.compile(r"[a-z0-9-]{1,32}|\+")
 
 _decoders = {name: msgspec.json.Decoder(kind) for name, kind in MESSAGE_TYPES.items()}
 
@@ -56,6 +58,17 @@ def message_from_payload(payload: bytes) -> WireMessage | None:
         return None
 
 
+def checked_device(device: str) -> str:
+    """Return the topic level of one device, or of all.
+
+    Raises:
+        ConfigError: when there can be no such device.
+    """
+    if not _DEVICE.fullmatch(device):
+        raise ConfigError(f'device: expected a name of a-z, 0-9 and "-" (at most 32), or "+" for all, got {device!r}')
+    return device
+
+
 class Subscriber:
     """Receives in the caller's thread and reconnects by itself; what is missed meanwhile shows in the numbers.
 
@@ -76,7 +89,7 @@ class Subscriber:
         # Not the configured client id: that is the device's own, and the broker would throw it out for us.
         config = msgspec.structs.replace(config, client_id=None)
         self._endpoint = endpoint_from_config(config, client_id=client_id, credential=credential, base_dir=base_dir)
-        self._filter = f"{topic_root(config)}/{device}/#"
+        self._filter = f"{topic_root(config)}/{checked_device(device)}/#"
         self._backoff = backoff or Backoff()
         self._protocol = ProtocolChoice(config.protocol)
         self._connection: Connection | None = None
@@ -84,6 +97,11 @@ class Subscriber:
 
     def __str__(self) -> str:
         return f"{self._filter} at {self._endpoint}"
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection, as far as we know."""
+        return self._connection is not None
 
     def open(self) -> None:
         """Connect and subscribe.

@@ -1,0 +1,168 @@
+"""The client: a broker's messages of one device or of all of a site, in order, as an iterator or to a function."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias
+
+import msgspec
+
+from edge.client.items import Ordered
+from edge.client.order import Order
+from edge.config.credentials import Credential
+from edge.config.schema import MqttConfig
+from edge.errors import ConfigError
+from edge.publish.messages import (
+    DeployMessage,
+    DetectionsMessage,
+    EventMessage,
+    GapMessage,
+    InfoMessage,
+    OccupancyMessage,
+    StateMessage,
+    StreamStateMessage,
+)
+from edge.publish.mqtt.subscriber import Arrival, Subscriber
+
+__all__ = ["Client", "Item"]
+
+Item: TypeAlias = Ordered | OccupancyMessage | StreamStateMessage | StateMessage | InfoMessage | DeployMessage
+
+_MOST_WAIT_S = 86_400.0
+# The longest that one look at the connection takes; what is beyond it was no waiting for messages.
+_LONGEST_LOOK_S = 0.5
+
+
+class Client:
+    """Receives in the caller's thread, and reconnects by itself; `with` closes it. Not thread-safe.
+
+    Detections and events come in order of (epoch, seq), each once, those of the topic `replay` among them; numbers
+    that are lost come as `Missing` in their place. A number that nobody declares lost is waited for `wait_s` seconds of
+    being connected, from when it was missed, or from when another missing one came; 0 waits for nothing, and what is
+    late is `Late`. States, occupancy, births and deployments come at once; an `offline` that a later connection has
+    overtaken does not come.
+
+    Args:
+        host: the broker.
+        port: by default 8883, without TLS 1883.
+        site: the topic level of the site.
+        prefix: the topic levels above it.
+        device: one device, or `+` for all of the site.
+        tls: True, False for plain text, or a file of the authorities that the broker's certificate is checked by.
+        user: who we are there.
+        password: of the user.
+        protocol: `auto` is MQTT v5, then v3.1.1.
+        wait_s: how long a number is waited for.
+        most_held: how many messages of a stream may wait for one; with more, it is given up.
+        on_status: hears of lost connections and of new ones.
+
+    Raises:
+        ConfigError: when one of these cannot be used.
+        PublishError: when the broker cannot be reached at first.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        *,
+        port: int | None = None,
+        site: str = "default",
+        prefix: str = "edge/v1",
+        device: str = "+",
+        tls: bool | str | Path = True,
+        user: str | None = None,
+        password: str = "",
+        protocol: str = "auto",
+        wait_s: float = 10.0,
+        most_held: int = 10_000,
+        on_status: Callable[[str], None] | None = None,
+    ) -> None:
+        if not 0 <= wait_s <= _MOST_WAIT_S:
+            raise ConfigError(f"wait_s: expected seconds, 0 to {_MOST_WAIT_S:g}, got {wait_s:g}")
+        if most_held < 1:
+            raise ConfigError(f"most_held: expected 1 or more messages, got {most_held}")
+        broker = {"host": host, "port": port, "site": site, "prefix": prefix, "protocol": protocol}
+        config = _config(broker | {"tls": tls if isinstance(tls, bool) else {"ca": str(tls)}})
+        credential = None if user is None else Credential(user=user, password=password)
+        self._say = on_status
+        self._order = Order(wait_s=wait_s, most_held=most_held)
+        self._root = f"{prefix}/{site}"
+        self._sessions: dict[str, int] = {}
+        self._listened_s = 0.0
+        self._subscriber = Subscriber(config, device=device, credential=credential)
+        self._subscriber.open()
+
+    def __str__(self) -> str:
+        return str(self._subscriber)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Item]:
+        """Yield all that comes, without end."""
+        return (item for item in self.receive() if item is not None)
+
+    def receive(self) -> Iterator[Item | None]:
+        """Yield all that comes, and None a few times a second while nothing does, without end.
+
+        The time that the caller takes with an item does not count as waiting for a missing number.
+        """
+        arrivals = self._subscriber.receive(on_status=self._say)
+        while True:
+            began_s = time.monotonic()
+            arrival = next(arrivals)
+            if self._subscriber.is_connected:
+                self._listened_s += min(time.monotonic() - began_s, _LONGEST_LOOK_S)
+            if arrival is not None:
+                yield from self._taken(arrival)
+            else:
+                yield from self._order.expire(self._listened_s)
+                yield None
+
+    def run(self, handle: Callable[[Item], object], *, until: Callable[[], bool] = lambda: False) -> None:
+        """Call `handle` with all that comes, in this thread, until `until()`, asked a few times a second, is true."""
+        for item in self.receive():
+            if item is not None:
+                handle(item)
+            if until():
+                return
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._subscriber.close()
+
+    def _taken(self, arrival: Arrival) -> Iterator[Item]:
+        message = arrival.message
+        # Who may write where is up to the broker; what a message says of its sender has to fit that.
+        if message is None or arrival.topic != f"{self._root}/{message.device}/{message.topic}":
+            return
+        match message:
+            case DetectionsMessage() | EventMessage() | GapMessage():
+                yield from self._order.enter(message, self._listened_s)
+            case StateMessage():
+                if not self._is_overtaken(message):
+                    yield message
+            case OccupancyMessage() | StreamStateMessage() | InfoMessage() | DeployMessage():
+                yield message
+
+    def _is_overtaken(self, state: StateMessage) -> bool:
+        """Whether it is the late Will of a connection that was replaced."""
+        session = state.session or 0
+        newest = self._sessions.get(state.device, 0)
+        self._sessions[state.device] = max(session, newest)
+        return state.state == "offline" and session < newest
+
+
+def _config(given: dict[str, object]) -> MqttConfig:
+    try:
+        return msgspec.convert(given, MqttConfig)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"broker: {error}") from None

@@ -1,0 +1,108 @@
+"""docs/subscribers.md, word for word: the client's ten lines, `mosquitto_sub`, and the names in Telegraf's file."""
+
+import contextlib
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from edge.config.toml import read_toml
+from edge.publish.messages import GapMessage
+from tests.support.event_messages import crossing
+from tests.support.wait import wait_until
+from tests.support.wire_messages import detections
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/subscribers.md").read_text(encoding="utf-8")
+
+# Runs a program in which nothing but Python, msgspec, paho and edge can be imported.
+ALONE = """
+import sys
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names and top not in ("edge", "msgspec", "paho"):
+            raise ImportError(f"a subscriber has no {name}")
+sys.meta_path.insert(0, Nothing())
+exec(compile(sys.stdin.read(), "subscribers.md", "exec"))
+"""
+
+
+def block(kind):
+    (found,) = re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return found
+
+
+@contextlib.contextmanager
+def running(words, text=""):
+    with subprocess.Popen(
+        words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            process.stdin.write(text)
+            process.stdin.close()
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for_subscription(broker):
+    wait_until(lambda: "Sending SUBACK" in broker.log(), what="the subscription", timeout_s=30)
+
+
+def test_the_ten_lines_show_detections_crossings_and_losses(broker, make_publisher):
+    program = block("python").replace('"broker.local"', f'"127.0.0.1", port={broker.port}, tls=False')
+    assert program != block("python")
+    assert program.count("\n") <= 12
+    with running([sys.executable, "-c", ALONE], program) as process:
+        wait_for_subscription(broker)
+        publisher = make_publisher(broker.port)
+        lost = GapMessage(
+            device="gate-01", stream="east", epoch=41, from_=2, to=3, count=2, reason="oversize", exact=True
+        )
+        for message in (detections(1), lost, detections(4, count=0), crossing(1)):
+            publisher.publish(message)
+        lines = {process.stdout.readline() for _ in range(4)}
+
+    assert lines == {
+        "gate-01 east ['car 0.81']\n",
+        "lost: east 2 to 3 oversize\n",
+        "gate-01 east []\n",
+        "car 57 crossed gate forward\n",
+    }, process.stderr.read()
+
+
+def test_mosquitto_sub_shows_events(broker, make_publisher):
+    words = shlex.split(block("console"))
+    words[words.index("broker.local")] = "127.0.0.1"
+    with running([*words, "-p", str(broker.port)]) as process:
+        wait_for_subscription(broker)
+        make_publisher(broker.port).publish(crossing(1))
+        topic, payload = process.stdout.readline().split(" ", 1)
+
+    assert topic == "edge/v1/north/gate-01/streams/east/events"
+    assert payload.encode() == crossing(1).encode() + b"\n"
+
+
+def test_telegraf_is_asked_for_what_is_in_the_messages(tmp_path):
+    path = tmp_path / "telegraf.toml"
+    path.write_text(block("toml"))
+    inputs = read_toml(path).content["inputs"]["mqtt_consumer"]
+    assert len(inputs) == 2
+    for one, message in zip(inputs, (detections(1), crossing(1)), strict=True):
+        topics = [f"edge/v1/north/+/{message.topic.replace('/east/', '/+/')}"]
+        if hasattr(message, "replayed"):
+            late = msgspec.structs.replace(message, replayed=True)
+            topics.append(f"edge/v1/north/+/{late.topic.replace('/east/', '/+/')}")
+        assert one["topics"] == topics
+        (wanted,) = one["json_v2"]
+        keys = msgspec.json.decode(message.encode())
+        paths = [wanted["timestamp_path"], *(found["path"] for found in (*wanted["tag"], *wanted["field"]))]
+        assert {path.removesuffix(".#") for path in paths} <= set(keys)
+        assert all(keys[path.removesuffix(".#")] is not None for path in paths)

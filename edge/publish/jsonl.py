@@ -20,10 +20,10 @@ from pathlib import Path
 from edge.deadline import Deadline
 from edge.errors import ConfigError
 from edge.protocols import Message
-from edge.publish.announced import NoStreamState
-from edge.publish.entry import entry_from_message
-from edge.publish.home_assistant import Announcement
-from edge.publish.outbox import Outbox
+from edge.publish.discovery.announced import NoStreamState
+from edge.publish.discovery.home_assistant import Announcement
+from edge.publish.outbox.entry import entry_from_message
+from edge.publish.outbox.outbox import Outbox
 
 __all__ = ["JsonlPublisher"]
 

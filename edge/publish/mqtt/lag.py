@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from edge.publish.mqtt.window import Window
-from edge.publish.outbox import Outbox
+from edge.publish.outbox.outbox import Outbox
 
 __all__ = ["Lag"]
 

@@ -15,10 +15,8 @@ import msgspec
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.protocols import Message
-from edge.publish.announced import NoStreamState
 from edge.publish.convert import rfc3339_from_ns
-from edge.publish.entry import entry_from_message
-from edge.publish.kept import Left, open_kept
+from edge.publish.discovery.announced import NoStreamState
 from edge.publish.messages import InfoMessage, StateMessage, StreamStateMessage
 from edge.publish.mqtt.client import Connection, connect
 from edge.publish.mqtt.connection import Waker, Will
@@ -28,7 +26,9 @@ from edge.publish.mqtt.session import Session
 from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import Backoff, BrokerError, Trouble
 from edge.publish.mqtt.version import ProtocolChoice
-from edge.publish.outbox import Outbox
+from edge.publish.outbox.entry import entry_from_message
+from edge.publish.outbox.kept import Left, open_kept
+from edge.publish.outbox.outbox import Outbox
 
 __all__ = ["MqttPublisher"]
 

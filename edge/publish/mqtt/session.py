@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edge.publish.entry import Entry, Number
 from edge.publish.mqtt.client import Connection
 from edge.publish.mqtt.connection import Acknowledged, Waker
 from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import BrokerError, Trouble
 from edge.publish.mqtt.window import Window
-from edge.publish.outbox import Outbox
+from edge.publish.outbox.entry import Entry, Number
+from edge.publish.outbox.outbox import Outbox
 
 __all__ = ["Session"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from edge.publish.entry import Entry, Number
+from edge.publish.outbox.entry import Entry, Number
 
 __all__ = ["Suspects"]
 

@@ -13,11 +13,11 @@ import msgspec
 from edge.config.credentials import read_credential
 from edge.config.load import Pipeline
 from edge.protocols import Publisher
-from edge.publish.announced import NoStreamState, removed_streams
 from edge.publish.convert import rfc3339_from_ns
+from edge.publish.discovery.announced import NoStreamState, removed_streams
+from edge.publish.discovery.home_assistant import announcements
 from edge.publish.fanout import FanoutPublisher
 from edge.publish.frames import FramePublisher
-from edge.publish.home_assistant import announcements
 from edge.publish.jsonl import JsonlPublisher
 from edge.publish.messages import EngineInfo, InfoMessage, ModelInfo
 from edge.publish.mqtt.publisher import MqttPublisher

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from edge.media.camera import StreamStatus
 from edge.protocols import Publisher
-from edge.publish.announced import NoStreamState
 from edge.publish.convert import rfc3339_from_ns
+from edge.publish.discovery.announced import NoStreamState
 from edge.publish.messages import DeviceState, StateMessage, StreamStateMessage
 from edge.types import StreamId, StreamState
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from edge.publish.announced import NoStreamState
+from edge.publish.discovery.announced import NoStreamState
 from edge.publish.messages import StateMessage, StreamStateMessage
 from tests.support.aborting_proxy import AbortingProxy
 from tests.support.fake_broker import FakeBroker

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from edge.config.schema import MqttConfig, StreamConfig
-from edge.publish.home_assistant import KEPT_FILE, announcements
+from edge.publish.discovery.home_assistant import KEPT_FILE, announcements
 from edge.publish.messages import LineCounts, StreamStateMessage
 from edge.publish.mqtt.publisher import MqttPublisher
 from tests.support import home_assistant

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from edge.publish.messages import GapMessage
-from edge.publish.ring import Found
+from edge.publish.outbox.ring import Found
 from tests.support.chaos_proxy import ChaosProxy
 from tests.support.mosquitto import free_port
 from tests.support.wait import wait_until

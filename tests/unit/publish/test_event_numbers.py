@@ -1,11 +1,11 @@
 """Events are numbered beside detections: accounts, gap records and the ring keep the two apart."""
 
-from edge.publish.entry import entry_from_message
-from edge.publish.kept import open_kept
 from edge.publish.ledger import AccountKey, Ledger
 from edge.publish.messages import GapMessage
 from edge.publish.mqtt.subscriber import message_from_payload
-from edge.publish.outbox import Outbox
+from edge.publish.outbox.entry import entry_from_message
+from edge.publish.outbox.kept import open_kept
+from edge.publish.outbox.outbox import Outbox
 from tests.support.event_messages import event
 from tests.support.wire_messages import birth, detections
 

@@ -7,7 +7,7 @@ import pytest
 
 from edge.errors import ConfigError
 from edge.publish import jsonl
-from edge.publish.announced import NoStreamState
+from edge.publish.discovery.announced import NoStreamState
 from edge.publish.jsonl import JsonlPublisher
 from tests.support.wait import wait_until
 from tests.support.wire_messages import birth, detections

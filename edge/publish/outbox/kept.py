@@ -12,11 +12,11 @@ from typing import TypeAlias, get_args
 
 import msgspec
 
-from edge.publish.entry import Entry, Number
 from edge.publish.frame import FrameMessage, frame_from_packed
-from edge.publish.losses import Losses
 from edge.publish.messages import GapMessage, InfoMessage, ModelInfo, NumberedKind
-from edge.publish.ring import Found, Record, Ring, RingError, Slot
+from edge.publish.outbox.entry import Entry, Number
+from edge.publish.outbox.losses import Losses
+from edge.publish.outbox.ring import Found, Record, Ring, RingError, Slot
 
 __all__ = ["Kept", "Left", "open_kept"]
 

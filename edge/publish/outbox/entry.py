@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import msgspec
 
 from edge.protocols import Message
+from edge.publish.discovery.home_assistant import Announcement
 from edge.publish.frame import FrameMessage
-from edge.publish.home_assistant import Announcement
 from edge.publish.messages import (
     DetectionsMessage,
     EventMessage,
@@ -20,7 +20,7 @@ from edge.publish.messages import (
     WireMessage,
     replayed_payload,
 )
-from edge.publish.ring import Slot
+from edge.publish.outbox.ring import Slot
 
 __all__ = ["Entry", "GapRun", "Number", "entry_from_message", "replay_of"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from edge.publish.entry import Entry, replay_of
+from edge.publish.outbox.entry import Entry, replay_of
 
 __all__ = ["Backlog"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from edge.publish.entry import Entry, GapRun, entry_from_message
 from edge.publish.messages import GapReason
+from edge.publish.outbox.entry import Entry, GapRun, entry_from_message
 
 __all__ = ["Losses"]
 

@@ -1,6 +1,6 @@
 import json
 
-from edge.publish.announced import ANNOUNCED_FILE, removed_streams
+from edge.publish.discovery.announced import ANNOUNCED_FILE, removed_streams
 
 
 def test_a_first_start_has_removed_nothing(tmp_path):

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from edge.config.schema import MqttConfig, StreamConfig
-from edge.publish.home_assistant import KEPT_FILE, announcements
+from edge.publish.discovery.home_assistant import KEPT_FILE, announcements
 from edge.publish.messages import LineCounts
 from tests.support.event_messages import occupancy
 from tests.support.wire_messages import birth

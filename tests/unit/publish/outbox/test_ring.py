@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.publish.entry import entry_from_message
 from edge.publish.frame import FrameMessage
-from edge.publish.kept import open_kept
-from edge.publish.ring import Found, Ring, RingError
+from edge.publish.outbox.entry import entry_from_message
+from edge.publish.outbox.kept import open_kept
+from edge.publish.outbox.ring import Found, Ring, RingError
 from tests.support.wire_messages import MODEL, birth, found, frame_result
 
 
@@ -150,7 +150,7 @@ def test_whatever_is_kept_and_settled_exactly_the_rest_is_found(tmp_path_factory
 _WRITER = """
 import struct, sys
 from pathlib import Path
-from edge.publish.ring import Ring
+from edge.publish.outbox.ring import Ring
 ring = Ring.create(Path(sys.argv[1]), 1 << 17)
 ring_numbers = __import__("mmap").mmap(__import__("os").open(sys.argv[2], 2), 16)
 waiting, number = [], 0

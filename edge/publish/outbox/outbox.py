@@ -23,11 +23,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from edge.deadline import Deadline
-from edge.publish.backlog import Backlog
-from edge.publish.entry import Entry, entry_from_message
-from edge.publish.kept import Kept, Left
-from edge.publish.losses import Losses
 from edge.publish.messages import GapReason
+from edge.publish.outbox.backlog import Backlog
+from edge.publish.outbox.entry import Entry, entry_from_message
+from edge.publish.outbox.kept import Kept, Left
+from edge.publish.outbox.losses import Losses
 
 __all__ = ["Outbox"]
 

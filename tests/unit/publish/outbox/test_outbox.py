@@ -7,9 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from edge.publish.entry import Entry, entry_from_message
 from edge.publish.messages import StreamStateMessage
-from edge.publish.outbox import Outbox
+from edge.publish.outbox.entry import Entry, entry_from_message
+from edge.publish.outbox.outbox import Outbox
 from tests.support.wire_messages import birth, detections
 
 

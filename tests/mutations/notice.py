@@ -1,7 +1,8 @@
-"""Which test notices a mutant: first those that noticed others of its file or run its line, then all others."""
+"""Which test notices a mutant: those that noticed others of its file first, then all that run its line."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -13,14 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.mutations.mutants import Mutant
-from tests.mutations.reach import Reach, look
+from tests.mutations.reach import Reach, keep, look, recall
 
 ROOT = Path(__file__).parents[2]
 _DEVICE = ("tests/unit/device", "tests/unit/runtime", "tests/unit/bundle", "tests/contracts/test_files_contract.py")
 _PUSH = ("tests/integration/push", "tests/integration/transport")
+_ROOMS = ("edge/device", "edge/runtime/agent")
+_LEARNED = ROOT / ".cache/mutations-reach.json"
 _DEADLINE_S = 900.0
 _FIRST = 12
-_ON_LINE = 120  # of those that run a line; the others come with the rest
+_AT_ONCE = 120  # of those that run a line, the quickest first
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.M)
 
 
@@ -40,12 +43,20 @@ class Workshop:
                 (folder / shared).symlink_to(ROOT / shared)
 
     def learn(self) -> Reach:
-        """Return who runs which line; SystemExit if a test fails without any mutant: it would be taken for a notice."""
+        """Return who runs which line, as it was learned last or anew if the code or the tests have changed since.
+
+        Raises:
+            SystemExit: if a test fails without any mutant: it would be taken for a notice.
+        """
+        of = _digest((*_ROOMS, *_DEVICE, *_PUSH))
+        if (known := recall(_LEARNED, of)) is not None:
+            return known
         with tempfile.TemporaryDirectory(prefix="edge-reach-") as data:
             reach, told = look(self._folder, Path(data), (*_DEVICE, *_PUSH))
         for failed in _FAILED.findall(told):
             if self._first_failure((failed,)):
                 raise SystemExit(f"nothing is wrong yet, and this fails: {failed}")
+        keep(_LEARNED, of, reach)
         return reach
 
     def teach(self, reach: Reach) -> None:
@@ -81,12 +92,13 @@ class Workshop:
         on_line = self._reach.get(mutant.path, {}).get(mutant.line, ())
         if first := [one for one in self._noticed.get(mutant.path, ()) if one in on_line or not on_line]:
             yield tuple(first[:_FIRST])
-        if on_line:
-            yield tuple(on_line[:_ON_LINE])
+        for start in range(0, len(on_line), _AT_ONCE):
+            yield tuple(on_line[start : start + _AT_ONCE])
         if (self._folder / nearest).is_file():
             yield (nearest,)
-        yield _DEVICE
-        yield _PUSH
+        if not on_line:  # a line that is run while modules are loaded, or by a process that is killed before it tells
+            yield _DEVICE
+            yield _PUSH
 
     def _first_sure_failure(self, tests: tuple[str, ...]) -> str | None:
         """Return the first test that fails, and fails again by itself: what a busy machine did is no notice."""
@@ -121,6 +133,14 @@ class Workshop:
             raise SystemExit(f"a test that was there is not there: {told}")
         failed = _FAILED.search(told)
         return failed[1] if failed else f"pytest ended with {child.returncode}: {told.splitlines()[-1:]}"
+
+
+def _digest(places: tuple[str, ...]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(_tracked()):
+        if name.startswith(places):
+            found.update(name.encode() + b"\0" + (ROOT / name).read_bytes())
+    return found.hexdigest()
 
 
 def _tracked() -> list[str]:

@@ -12,16 +12,17 @@ from pathlib import Path
 
 import coverage
 import pytest
+from coverage.config import CoverageConfig
 
 _SETTINGS = """[run]
 include = {folder}/edge/device/*,{folder}/edge/runtime/agent/*
 parallel = true
 data_file = {data}/coverage
-context = ${{PYTEST_CURRENT_TEST-}}
 patch = subprocess
 sigterm = true
 """
 _SECONDS = "EDGE_MUTATIONS_SECONDS"
+_CHILDREN = "COVERAGE_PROCESS_CONFIG"  # what coverage tells the processes that a test starts
 
 Reach = Mapping[str, Mapping[int, Sequence[str]]]  # by path and line: tests, the quickest first
 
@@ -51,9 +52,23 @@ def look(folder: Path, data: Path, tests: Sequence[str]) -> tuple[Reach, str]:
     found: dict[str, dict[int, list[str]]] = defaultdict(dict)
     for file in counted.get_data().measured_files():
         for line, contexts in counted.get_data().contexts_by_lineno(file).items():
-            names = {context.partition(" (")[0] for context in contexts} & durations.keys()
+            names = set(contexts) & durations.keys()
             found[str(Path(file).relative_to(folder))][line] = sorted(names, key=durations.__getitem__)
     return found, done.stdout
+
+
+def keep(path: Path, of: str, reach: Reach) -> None:
+    """Write down what was learned of the state of the project that is called `of`."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"of": of, "reach": reach}), encoding="utf-8")
+
+
+def recall(path: Path, of: str) -> Reach | None:
+    """Return what was learned of `of`; None: nothing, or of another state."""
+    told = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if told.get("of") != of:
+        return None
+    return {name: {int(line): tests for line, tests in lines.items()} for name, lines in told["reach"].items()}
 
 
 class _Recorder:
@@ -67,6 +82,10 @@ class _Recorder:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         if counting := coverage.Coverage.current():
             counting.switch_context(nodeid)
+        if told := os.environ.get(_CHILDREN):
+            settings = CoverageConfig.deserialize(told)
+            settings.context = nodeid
+            os.environ[_CHILDREN] = settings.serialize()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration

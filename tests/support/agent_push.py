@@ -9,10 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, tzinfo
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from edge.bundle.folder import Bundle
 from edge.bundle.manifest import Role, decode_manifest
@@ -22,7 +26,7 @@ from edge.device.device import Device
 from edge.device.durable import Durable
 from edge.device.files import Files
 from edge.device.layout import Layout
-from edge.device.moment import this_moment
+from edge.device.moment import Moment, this_moment
 from edge.device.switch import commit, refuse, roll_back
 from edge.device.units import BUILD_UNIT, TRIAL_UNIT
 from edge.runtime.agent.serve import serve
@@ -31,6 +35,7 @@ from edge.transport.pipe import PipeChannel
 from edge.wire.release import RollbackRequest
 from edge.wire.sending import LockRequest
 from edge.wire.verbs import LOCK, ROLLBACK
+from tests.support.crash import Killed, spared
 from tests.support.device_root import DeviceRoot
 from tests.support.permissions import as_permission, bounds_from
 from tests.support.process_units import ServingUnits, serve_now
@@ -91,7 +96,8 @@ class FunctionUnits(ServingUnits):
         self._device, self._is_healthy, self._report = device, is_healthy, report
 
     def start(self, unit: str, *, wait: bool, timeout_s: float) -> None:
-        {BUILD_UNIT: self._build, TRIAL_UNIT: self._trial}[unit]()
+        with spared():
+            {BUILD_UNIT: self._build, TRIAL_UNIT: self._trial}[unit]()
 
     def restart(self, unit: str) -> None:
         serve_now(self._device)
@@ -108,6 +114,10 @@ class FunctionUnits(ServingUnits):
             roll_back(self._device, "unit-failed", moment=this_moment())
             serve_now(self._device)
         self._report()
+
+
+def _nothing() -> None:
+    """Report to nobody."""
 
 
 class AgentPush:
@@ -146,17 +156,33 @@ class AgentPush:
         outcome = self.try_push(device, release, report, is_healthy=is_healthy)
         assert outcome.result == ("committed" if is_healthy else "rolled-back"), outcome
 
+    def push_or_end(self, device: Device, report: Report, release: Release) -> None:
+        """Push a minute after an agent was killed: it may have left a trial that nobody judges, or nothing to do."""
+        with patch("edge.runtime.agent.orphan.this_moment", _in_a_minute):
+            outcome = self.try_push(device, release, report, build_id="2" * 16)
+            if outcome.code == "lock.trial":  # whom the agent has given its judge now
+                outcome = self.try_push(device, release, report, build_id="3" * 16)
+        assert outcome.result in ("committed", "unchanged"), outcome
+
     def try_push(
-        self, device: Device, release: Release, report: Report = lambda: None, *, is_healthy: bool = True
+        self,
+        device: Device,
+        release: Release,
+        report: Report = _nothing,
+        *,
+        is_healthy: bool = True,
+        build_id: str = "1" * 16,
     ) -> Outcome:
-        """Push, and return how it ended."""
-        with self._connected(device, report, is_healthy=is_healthy) as connect:
-            return self._root.push(self._bundles[release.name], connect)
+        """Push, and return how it ended; a client whose agent was killed does not come back."""
+        killed = threading.Event()
+        named = patch("edge.runtime.build.request.secrets", SimpleNamespace(token_hex=lambda _: build_id))
+        with named, self._connected(device, report, is_healthy=is_healthy, killed=killed) as connect:
+            return self._root.push(self._bundles[release.name], connect, stop=killed)
 
     def roll_back(self, device: Device, report: Report) -> None:
         """Ask for the release before."""
         with (
-            self._connected(device, report, is_healthy=True) as connect,
+            self._connected(device, report, is_healthy=True, killed=threading.Event()) as connect,
             contextlib.closing(Link(connect(), threading.Event())) as link,
         ):
             link.ask(LOCK, LockRequest(who="tester", why="test"))
@@ -164,22 +190,52 @@ class AgentPush:
             report()
 
     @contextlib.contextmanager
-    def _connected(self, device: Device, report: Report, *, is_healthy: bool) -> Any:
-        """Give what opens a connection to an agent; after the block no agent is left."""
+    def _connected(self, device: Device, report: Report, *, is_healthy: bool, killed: threading.Event) -> Any:
+        """Give what opens a connection to an agent; after the block no agent is left. `killed` is set by one's end.
+
+        The device's clock stands, so that what differs in its time alone is one state of the disk.
+        """
         served = Device(Layout(self._root.root), Durable(Rooted(device.durable.files, self._root.root)))
         units = FunctionUnits(served, is_healthy=is_healthy, report=report)
         threads: list[threading.Thread] = []
 
+        def be_an_agent(channel: Channel) -> None:
+            try:
+                serve(channel, served, units, origin="test")
+            except Killed:
+                killed.set()
+
         def connect() -> Channel:
             to_agent, from_client = os.pipe()
             to_client, from_agent = os.pipe()
-            channel = PipeChannel(to_agent, from_agent)
-            threads.append(threading.Thread(target=serve, args=(channel, served, units), kwargs={"origin": "test"}))
+            threads.append(threading.Thread(target=be_an_agent, args=(PipeChannel(to_agent, from_agent),)))
             threads[-1].start()
             return PipeChannel(to_client, from_client)
 
-        serve_now(served)
-        yield connect
-        for thread in threads:
-            thread.join(30)
-            assert not thread.is_alive(), "an agent does not end"
+        with patch.multiple("edge.device.moment", time=_StandingTime, datetime=_StandingDate):
+            serve_now(served)
+            yield connect
+            for thread in threads:
+                thread.join(30)
+                assert not thread.is_alive(), "an agent does not end"
+
+
+class _StandingTime:
+    """What `edge.device.moment` needs of `time`."""
+
+    CLOCK_BOOTTIME = time.CLOCK_BOOTTIME
+
+    @staticmethod
+    def clock_gettime_ns(_clock: int) -> int:
+        return 1000 * 10**9
+
+
+class _StandingDate(datetime):
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:
+        return datetime(2026, 11, 20, 13, 0, tzinfo=tz)
+
+
+def _in_a_minute() -> Moment:
+    moment = this_moment()
+    return replace(moment, boottime_ns=moment.boottime_ns + 60 * 10**9)

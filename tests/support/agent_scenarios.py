@@ -9,7 +9,7 @@ from tests.support.crash import Scenario
 from tests.support.scenarios import BARE, after
 
 AGENT_SCENARIOS = ("agent: push, healthy", "agent: push, unhealthy", "agent: first push, healthy", "agent: rollback")
-AGENT_SCENARIOS += ("agent: downgrade, used once",)
+AGENT_SCENARIOS += ("agent: downgrade, used once", "agent: push, killed at each step before")
 
 
 def agent_scenarios(directory: Path) -> list[Scenario]:
@@ -27,7 +27,7 @@ def agent_scenarios(directory: Path) -> list[Scenario]:
         "proven": (old.name, new.name),
         "pushed_again": made.back,
     }
-    healthy, unhealthy, on_bare, rollback, back = AGENT_SCENARIOS
+    healthy, unhealthy, on_bare, rollback, back, killed = AGENT_SCENARIOS
     return [
         Scenario(healthy, serves_old, lambda d, report: made.push(d, report, new), ends_on=new.name, **common),
         Scenario(
@@ -43,6 +43,15 @@ def agent_scenarios(directory: Path) -> list[Scenario]:
             back, serves_new, lambda d, report: made.push(d, report, made.back), ends_on=made.back.name, **known_back
         ),
         Scenario(rollback, serves_new, made.roll_back, ends_on=old.name, **both),
+        Scenario(
+            killed,
+            serves_old,
+            lambda d, report: made.push_or_end(d, report, new),
+            ends_on=new.name,
+            killed=lambda d, report: made.try_push(d, new, report),
+            retold=("audit.jsonl", "audit-requests.jsonl"),
+            **common,
+        ),
     ]
 
 

@@ -17,6 +17,7 @@ import contextlib
 import json
 import posixpath
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from edge.device.device import Device
@@ -30,6 +31,8 @@ from tests.support.pushes import Release, device_over, moment, push, sha256_of
 Verdict = tuple[object, ...]
 VAR = "/var/lib/edge-deploy"
 Report = Callable[[], None]
+Found = dict[tuple[Tree, Verdict | None], tuple[Tree, Verdict | None]]  # by what is judged, the first of its kind
+_SPARED = ContextVar("_SPARED", default=False)
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Scenario:
     itself breaks I0, because a disk was damaged; `ends_on` is current after the action, if nothing interrupts it.
     `marked` is the release that failed: a device that has left it for another one remembers that.
     `killed`: what went before on the same running machine, and was killed at each of its steps in turn.
+    `retold`: the names of files that nothing reads but people; states that differ in these alone are judged once.
     """
 
     name: str
@@ -53,6 +57,7 @@ class Scenario:
     is_sound: bool = True
     marked: Release | None = None
     killed: Callable[[Device, Report], None] | None = None
+    retold: tuple[str, ...] = ()
 
 
 class Killed(BaseException):
@@ -72,12 +77,12 @@ class Count:
 
 def distinct_states(scenario: Scenario, *, skips: frozenset[int] | None = frozenset()) -> tuple[dict, CutFiles]:
     """Return every (tree, what was reported by then) that a cut in the action can leave, and the files after it."""
-    found: dict[tuple[Tree, Verdict | None], None] = {}
+    found: Found = {}
     files = CutFiles(scenario.start)
     files.skips = skips
     if scenario.killed is None:
         _look_at_cuts(scenario, files, found)
-        return found, files
+        return dict.fromkeys(found.values()), files
     steps = 0
     for at in range(1, _steps_of(scenario) + 1):
         files = CutFiles(scenario.start, on_step=_killer(at))
@@ -86,20 +91,27 @@ def distinct_states(scenario: Scenario, *, skips: frozenset[int] | None = frozen
         _look_at_cuts(scenario, files, found)
         steps += files.steps
     files.steps = steps
-    return found, files
+    return dict.fromkeys(found.values()), files
 
 
-def _look_at_cuts(scenario: Scenario, files: CutFiles, found: dict[tuple[Tree, Verdict | None], None]) -> None:
+def _look_at_cuts(scenario: Scenario, files: CutFiles, found: Found) -> None:
     reported: list[Verdict] = []
 
     def look(files: CutFiles) -> None:
+        verdict = reported[-1] if reported else None
         for tree in files.trees_after_cut():
-            found[tree, reported[-1] if reported else None] = None
+            found.setdefault((_judged(scenario, tree), verdict), (tree, verdict))
 
     files.on_step = look
     scenario.action(device_over(files), lambda: reported.append(verdict_of(dict(files.tree()))))
     look(files)
     files.on_step = None
+
+
+def _judged(scenario: Scenario, tree: Tree) -> Tree:
+    if not scenario.retold:
+        return tree
+    return tuple(one for one in tree if posixpath.basename(one[0]) not in scenario.retold)
 
 
 def _steps_of(scenario: Scenario) -> int:
@@ -109,9 +121,19 @@ def _steps_of(scenario: Scenario) -> int:
     return files.steps
 
 
+@contextlib.contextmanager
+def spared() -> Iterator[None]:
+    """Do what a process does that is not the one that is killed."""
+    before = _SPARED.set(True)
+    try:
+        yield
+    finally:
+        _SPARED.reset(before)
+
+
 def _killer(at: int) -> Callable[[CutFiles], None]:
     def kill(files: CutFiles) -> None:
-        if files.steps >= at:  # also in a handler on its way out: a killed process runs none
+        if files.steps >= at and not _SPARED.get():  # also in a handler on its way out: a killed process runs none
             raise Killed
 
     return kill

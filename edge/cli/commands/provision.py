@@ -150,15 +150,9 @@ def _check(chosen: Chosen, name: str | None, *, is_undo: bool, purge: bool) -> N
 
 def _with_passwords(admins: Admins, targets: Sequence[Target]) -> Admins:
     """Ask for the password of each target whose sudo wants one, before any is begun; who fails, fails in its turn."""
-    from edge.cli.sudo_passwords import SudoPasswords
+    from edge.cli.sudo_passwords import sudo_passwords
 
-    passwords = SudoPasswords()
-    known: dict[str, str | DeployError | None] = {}
-    for target in targets:
-        try:
-            known[target.name] = passwords.of(admins.shell(target, threading.Event()), target.name)
-        except DeployError as error:
-            known[target.name] = error
+    known = sudo_passwords({target.name: admins.shell(target, threading.Event()) for target in targets})
 
     def password_of(target: Target) -> str | None:
         found = known[target.name]

@@ -62,19 +62,27 @@ class AdminShell:
     sudo_password: str | None = field(default=None, repr=False)
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def ask_password(self, ask: Callable[[bool], str]) -> str | None:
-        """Return the password that sudo takes there, tried; None: sudo asks nobody, and nor was a person.
+    def wants_password(self) -> bool:
+        """Return whether sudo there asks for a password; nobody is asked for one.
+
+        Raises:
+            DeployError: `transfer.ssh`, `request.sudo`.
+        """
+        free = self._sudo(["true"], b"", timeout_s=_FACTS_S)
+        if free.has_run:
+            return False
+        if b"required" not in free.error:  # "a password is required": about anything else no password would help
+            raise self._refused(free)
+        return True
+
+    def ask_password(self, ask: Callable[[bool], str]) -> str:
+        """Return the password that sudo takes there, tried.
 
         `ask` gets it from a person; it is called once more, with True, if the first one was wrong.
 
         Raises:
             DeployError: `transfer.ssh`, `request.sudo`; `request.sudo.password` if the second one was wrong, too.
         """
-        free = self._sudo(["true"], b"", timeout_s=_FACTS_S)
-        if free.has_run:
-            return None
-        if b"required" not in free.error:  # "a password is required": about anything else no password would help
-            raise self._refused(free)
         password = ask(False)
         try:
             replace(self, sudo_password=password)._as_root(["true"], b"", timeout_s=_FACTS_S)

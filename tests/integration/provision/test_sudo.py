@@ -82,12 +82,14 @@ def test_a_password_is_in_no_error_where_sudo_asks_nobody(account):
     assert "Correct-Horse" not in f"{failure.value} {failure.value.evidence}"
 
 
-def test_nobody_is_asked_where_sudo_asks_nobody(account):
+def test_no_password_is_wanted_where_sudo_asks_nobody(account):
     account.may(NOBODY_ASKED)
-    ask, said = asked_twice()
+    assert not AdminShell(address=account.address).wants_password()
 
-    assert AdminShell(address=account.address).ask_password(ask) is None
-    assert said == []
+
+def test_a_password_is_wanted_where_sudo_asks_for_one(account):
+    account.may(ASKED)
+    assert AdminShell(address=account.address).wants_password()
 
 
 def test_a_password_is_asked_for_once_where_it_is_right(account):

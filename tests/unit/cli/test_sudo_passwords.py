@@ -1,10 +1,13 @@
 """What a person is asked for, and which target gets what they type."""
 
+import threading
+
 import click
 import pytest
 from click.testing import CliRunner
 
-from edge.cli.sudo_passwords import SudoPasswords
+from edge.cli.sudo_passwords import sudo_passwords
+from edge.errors import DeployError
 
 
 class Shell:
@@ -13,9 +16,10 @@ class Shell:
     def __init__(self, takes: str | None) -> None:
         self.takes, self.heard = takes, []
 
+    def wants_password(self):
+        return self.takes is not None
+
     def ask_password(self, ask):
-        if self.takes is None:
-            return None
         for is_again in (False, True):
             self.heard.append(ask(is_again))
             if self.heard[-1] == self.takes:
@@ -28,12 +32,9 @@ def answer():
     """Return what asks for the password of each shell while a person types these lines."""
 
     def answer(shells, typed):
-        passwords = SudoPasswords()
-
         @click.command()
         def command():
-            for number, shell in enumerate(shells):
-                passwords.of(shell, f"gate-{number}")
+            sudo_passwords({f"gate-{number}": shell for number, shell in enumerate(shells)})
 
         return CliRunner().invoke(command, input="".join(f"{line}\n" for line in typed)).output
 
@@ -66,3 +67,23 @@ def test_a_password_that_was_wrong_is_not_offered_to_the_next_target(answer):
     told = answer(shells, ["wrong", "one", "two"])
     assert [shell.heard for shell in shells] == [["wrong", "one"], ["two"]]
     assert "wrong" not in told
+
+
+class Unreachable(Shell):
+    """Fails once as many as `together` counts are being waited for at the same time."""
+
+    def __init__(self, together: threading.Barrier) -> None:
+        super().__init__(None)
+        self.together = together
+
+    def wants_password(self):
+        self.together.wait(30)
+        raise DeployError("transfer.ssh", "no route", hint="look at the network")
+
+
+def test_targets_that_cannot_be_reached_are_waited_for_together():
+    together = threading.Barrier(5)
+    shells = {f"gate-{number}": Unreachable(together) for number in range(5)} | {"free": Shell(None)}
+    known = sudo_passwords(shells)
+    assert known.pop("free") is None
+    assert [error.code for error in known.values()] == ["transfer.ssh"] * 5

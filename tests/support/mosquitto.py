@@ -32,10 +32,12 @@ class Mosquitto:
         is_persistent: bool = False,
         host: str = "127.0.0.1",
         port: int | None = None,
+        is_verbose: bool = True,
     ) -> None:
         self.directory = directory
         self.host, self.port = host, port or free_port()
         self._process: subprocess.Popen | None = None
+        self._verbosity = ["-v"] if is_verbose else []
         directory.mkdir(parents=True, exist_ok=True)
         lines = [f"listener {self.port} {self.host}", "user root", "max_queued_messages 100000", *options]
         if tls is not None:
@@ -58,7 +60,9 @@ class Mosquitto:
 
     def start(self) -> Mosquitto:
         log = (self.directory / "mosquitto.log").open("ab")
-        self._process = subprocess.Popen(["mosquitto", "-c", str(self._config), "-v"], stdout=log, stderr=log)
+        self._process = subprocess.Popen(
+            ["mosquitto", "-c", str(self._config), *self._verbosity], stdout=log, stderr=log
+        )
         log.close()
         wait_until(self._is_listening, what=f"mosquitto listens; see {self.directory}/mosquitto.log")
         return self
@@ -78,6 +82,10 @@ class Mosquitto:
         self.stop()
         time.sleep(pause_s)
         self.start()
+
+    def save(self) -> None:
+        """Write down now what is persistent, the sessions of subscribers too: a kill does not take them then."""
+        os.kill(self._process.pid, signal.SIGUSR1)
 
     def freeze(self) -> None:
         os.kill(self._process.pid, signal.SIGSTOP)

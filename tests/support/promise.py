@@ -6,6 +6,7 @@ names nothing that came; duplicates are the same message; first deliveries are i
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -48,29 +49,43 @@ class Findings:
         assert not broken, "\n".join(broken)
 
 
-def findings(messages: Iterable[tuple[str, bytes]]) -> Findings:
-    """Read topics and payloads in the order of their arrival."""
-    found = Findings()
-    wording: dict[tuple[Account, int], dict[str, Any]] = {}
-    highest: dict[tuple[str, int], int] = defaultdict(int)
-    for topic, payload in messages:
+class Reading:
+    """Reads messages in the order of their arrival, and keeps of each no more than what it is held against."""
+
+    def __init__(self) -> None:
+        self.found = Findings()
+        self._wording: dict[tuple[Account, int], bytes] = {}
+        self._highest: dict[tuple[str, int], int] = defaultdict(int)
+
+    def enter(self, topic: str, payload: bytes) -> dict[str, Any] | None:
+        """Return the message if it is a frame's, or None."""
         kind = topic.rpartition("/")[2]
         if kind == "gaps":
-            _enter_gap(found, json.loads(payload))
+            _enter_gap(self.found, json.loads(payload))
         if kind not in ("detections", "replay"):
-            continue
+            return None
         one = json.loads(payload)
         account, seq = (one["stream"], one["epoch"]), one["seq"]
         if one.pop("replayed") != (kind == "replay"):
-            found.broken.append(f"{topic} {seq}: `replayed` does not fit the topic")
-        if wording.setdefault((account, seq), one) != one:
-            found.broken.append(f"{account} {seq}: came in two wordings")
-        if not found.received[account][seq]:
-            if seq < highest[topic, one["epoch"]]:
-                found.broken.append(f"{topic} {seq}: first came after {highest[topic, one['epoch']]}")
-            highest[topic, one["epoch"]] = max(seq, highest[topic, one["epoch"]])
-        found.received[account][seq] += 1
-    return found
+            self.found.broken.append(f"{topic} {seq}: `replayed` does not fit the topic")
+        wording = hashlib.blake2b(json.dumps(one, sort_keys=True).encode(), digest_size=16).digest()
+        if self._wording.setdefault((account, seq), wording) != wording:
+            self.found.broken.append(f"{account} {seq}: came in two wordings")
+        if not self.found.received[account][seq]:
+            last = self._highest[topic, one["epoch"]]
+            if seq < last:
+                self.found.broken.append(f"{topic} {seq}: first came after {last}")
+            self._highest[topic, one["epoch"]] = max(seq, last)
+        self.found.received[account][seq] += 1
+        return one
+
+
+def findings(messages: Iterable[tuple[str, bytes]]) -> Findings:
+    """Read topics and payloads in the order of their arrival."""
+    reading = Reading()
+    for topic, payload in messages:
+        reading.enter(topic, payload)
+    return reading.found
 
 
 def _enter_gap(found: Findings, gap: dict[str, Any]) -> None:

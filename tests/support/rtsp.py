@@ -43,6 +43,7 @@ class RtspMount:
     codec: str
     login: tuple[str, str] | None = None
     loses: tuple[int, ...] = ()  # pictures whose packets never leave
+    fps: int = 30
 
 
 class RtspServer:
@@ -161,7 +162,7 @@ def _mount_all(rtsp, server, mounts: dict[str, dict]) -> None:
         factory = rtsp.RTSPMediaFactory()
         factory.set_launch(f"( {_CHAINS[mount['codec']]} )")
         factory.set_shared(True)
-        factory.connect("media-configure", _feed, mount["clip"], mount["loses"])
+        factory.connect("media-configure", _feed, mount["clip"], mount["loses"], mount["fps"])
         if mount["login"]:
             auth = auth or rtsp.RTSPAuth()
             _protect(rtsp, auth, factory, *mount["login"])
@@ -170,7 +171,7 @@ def _mount_all(rtsp, server, mounts: dict[str, dict]) -> None:
         server.set_auth(auth)
 
 
-def _feed(_factory, media, clip: str, loses: list[int]) -> None:
+def _feed(_factory, media, clip: str, loses: list[int], fps: int) -> None:
     """Repeat the clip for ever, with times that never jump: the server's sink keeps the pace."""
     from gi.repository import Gst
 
@@ -186,17 +187,17 @@ def _feed(_factory, media, clip: str, loses: list[int]) -> None:
     def push(_source, _length: int) -> None:
         nonlocal count
         buffer = Gst.Buffer.new_wrapped(pictures[count % len(pictures)])
-        buffer.pts = buffer.dts = count * Gst.SECOND // 30
-        buffer.duration = Gst.SECOND // 30
+        buffer.pts = buffer.dts = count * Gst.SECOND // fps
+        buffer.duration = Gst.SECOND // fps
         count += 1
         source.emit("push-buffer", buffer)
 
     source.connect("need-data", push)
     if loses:
-        _lose(media.get_element().get_by_name("pay0").get_static_pad("src"), len(pictures), loses)
+        _lose(media.get_element().get_by_name("pay0").get_static_pad("src"), len(pictures), loses, fps)
 
 
-def _lose(pad, length: int, numbers: list[int]) -> None:
+def _lose(pad, length: int, numbers: list[int], fps: int) -> None:
     """Let the packets of some pictures vanish, behind the numbering of packets."""
     from gi.repository import Gst
 
@@ -204,7 +205,7 @@ def _lose(pad, length: int, numbers: list[int]) -> None:
         buffers = info.get_buffer_list() if info.type & Gst.PadProbeType.BUFFER_LIST else [info.get_buffer()]
         for i in range(buffers.length()) if hasattr(buffers, "length") else [0]:
             buffer = buffers.get(i) if hasattr(buffers, "length") else buffers[0]
-            if round(buffer.pts * 30 / Gst.SECOND) % length in numbers:
+            if round(buffer.pts * fps / Gst.SECOND) % length in numbers:
                 return Gst.PadProbeReturn.DROP
         return Gst.PadProbeReturn.OK
 

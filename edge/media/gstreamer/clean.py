@@ -49,6 +49,7 @@ class CleanFrames:
         self._is_starting = True
         self._first_key: int | None = None
         self._spans: deque[tuple[int, int | None]] = deque(maxlen=_REMEMBERED)  # PTS: damage, next clean key frame
+        self._end: int | None = None  # PTS of the last picture of the connection, which need not be whole
         self._thread: int | None = None
         self._probes: list[tuple[Any, int]] = []
         self._output = output.get_static_pad("src")
@@ -61,7 +62,9 @@ class CleanFrames:
             self._probe(decoder.get_by_name("coded").get_static_pad("sink"), kinds.EVENT_DOWNSTREAM, self._on_event)
             self._depay = decoder.get_by_name("depay")
             if self._depay is not None:
-                self._probe(self._depay.get_static_pad("sink"), kinds.EVENT_UPSTREAM, self._on_request)
+                packets = self._depay.get_static_pad("sink")
+                self._probe(packets, kinds.EVENT_UPSTREAM, self._on_request)
+                self._probe(packets, kinds.EVENT_DOWNSTREAM, self._on_end)
             _listen_to_libav()
 
     def disconnect(self) -> None:
@@ -83,6 +86,8 @@ class CleanFrames:
                 return False
             if is_marked:
                 self._note(pts)
+                return False
+            if self._end is not None and pts >= self._end:
                 return False
             return not any(damage <= pts and (key is None or pts < key) for damage, key in self._spans)
 
@@ -137,10 +142,21 @@ class CleanFrames:
     def _on_request(self, _pad: Any, info: Any) -> Any:
         # rtph264depay asks for a key frame after every loss, also after those that the jitter buffer does not tell of.
         if info.get_event().has_name("GstForceKeyUnit"):
-            pts = self._depay.get_property("stats").get_value("running-time-pts")
             with self._lock:
-                self._note(0 if pts == self._gst.CLOCK_TIME_NONE else pts - _MARGIN_NS)
+                self._note(self._start_of_packets())
         return self._gst.PadProbeReturn.OK
+
+    def _on_end(self, _pad: Any, info: Any) -> Any:
+        # A connection may break inside a picture: what has come of it is decoded, and no decoder complains.
+        if info.get_event().type == self._gst.EventType.EOS:
+            with self._lock:
+                self._end = self._start_of_packets()
+        return self._gst.PadProbeReturn.OK
+
+    def _start_of_packets(self) -> int:
+        """Return the PTS of the picture that the last packet is of; 0 before the first one."""
+        pts = self._depay.get_property("stats").get_value("running-time-pts")
+        return 0 if pts == self._gst.CLOCK_TIME_NONE else int(pts) - _MARGIN_NS
 
     def _probe(self, pad: Any, kind: Any, callback: Any) -> None:
         self._probes.append((pad, pad.add_probe(kind, callback)))

@@ -145,7 +145,7 @@ class Connection:
         try:
             while not self._is_accepted:
                 if deadline.is_over:
-                    raise BrokerError(Trouble.CLOSED, "the broker does not answer a CONNECT")
+                    raise BrokerError(Trouble.UNANSWERED, "the broker does not answer a CONNECT")
                 self.poll(0.1)
         except OSError as error:
             self.abandon()

@@ -14,6 +14,7 @@ import msgspec
 
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
+from edge.deadline import Deadline
 from edge.protocols import Message
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.discovery.announced import NoStreamState
@@ -22,6 +23,7 @@ from edge.publish.mqtt.client import Connection, connect
 from edge.publish.mqtt.connection import Waker, Will
 from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
 from edge.publish.mqtt.lag import Lag
+from edge.publish.mqtt.probe import LOOK_S, Return
 from edge.publish.mqtt.session import Session
 from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import Backoff, BrokerError, Trouble
@@ -311,7 +313,18 @@ class MqttPublisher:
         elif not self._is_over:
             self._nudge.clear()
             if not self._closing.is_set():
-                self._nudge.wait(delay_s)
+                self._await_broker(delay_s, is_away=trouble.kind is Trouble.UNREACHABLE)
+
+    def _await_broker(self, delay_s: float, *, is_away: bool) -> None:
+        """Wait so long, or until a broker that was away is there again."""
+        if delay_s <= LOOK_S:
+            self._nudge.wait(delay_s)
+            return
+        until = Deadline.after(delay_s)
+        back = Return(self._endpoint, is_away=is_away)
+        while not until.is_over and not back.has_come():
+            if self._nudge.wait(min(LOOK_S, until.left_s)):
+                return
 
     def _adapt(self, kind: Trouble) -> None:
         self._protocol.failed(kind)

@@ -19,6 +19,7 @@ from edge.publish.messages import MESSAGE_TYPES, WireMessage
 from edge.publish.mqtt.client import Connection, connect
 from edge.publish.mqtt.connection import Received, Subscribed
 from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
+from edge.publish.mqtt.probe import Return
 from edge.publish.mqtt.trouble import Backoff, BrokerError, Trouble
 from edge.publish.mqtt.version import ProtocolChoice
 
@@ -114,7 +115,7 @@ class Subscriber:
                 self._connection = self._subscribe()
                 return
             except BrokerError as error:
-                if error.kind not in (Trouble.VERSION, Trouble.CLOSED):
+                if error.kind not in (Trouble.VERSION, Trouble.CLOSED, Trouble.UNANSWERED):
                     raise PublishError(f"{self._endpoint}: {error.problem}", hint=error.hint) from error
                 self._protocol.failed(error.kind, patience=1)
                 last = error
@@ -139,7 +140,8 @@ class Subscriber:
                 now_s = time.monotonic()
                 delay_s = self._backoff.delay_s(error.kind, lived_s=now_s - since_s, now_s=now_s)
                 say(f"not connected to {self._endpoint}: {error}; next try in {delay_s:.1f} s")
-                yield from _pause(delay_s)
+                back = Return(self._endpoint, is_away=error.kind is Trouble.UNREACHABLE)
+                yield from _pause(delay_s, back)
 
     def close(self) -> None:
         """Disconnect."""
@@ -176,8 +178,8 @@ class Subscriber:
                 yield Arrival(event.topic, event.payload, event.is_retained, message_from_payload(event.payload))
 
 
-def _pause(delay_s: float) -> Iterator[None]:
+def _pause(delay_s: float, back: Return) -> Iterator[None]:
     until = Deadline.after(delay_s)
-    while not until.is_over:
+    while not until.is_over and not back.has_come():
         time.sleep(min(_POLL_S, until.left_s))
         yield None

@@ -20,7 +20,8 @@ class Trouble(enum.Enum):
 
     UNREACHABLE = "unreachable"
     TLS = "tls"
-    CLOSED = "closed at CONNECT"  # or no answer to it
+    CLOSED = "closed at CONNECT"
+    UNANSWERED = "no answer to CONNECT"
     LOST = "lost"
     SILENT = "silent"  # lost, and nobody has closed it
     REFUSED = "refused"  # a person has to change something
@@ -121,9 +122,15 @@ def _no_tls_trouble(reason: str) -> BrokerError:
     )
 
 
+_NO_WORD = frozenset({Trouble.SILENT, Trouble.UNANSWERED})
+_SILENT_S = 4.0
+
+
 class Backoff:
     """How long to wait before the next attempt: doubling, with jitter over the whole range so that fleets spread.
 
+    One that says nothing at all, as when it hangs, is not asked less often for that: nothing but a connection can tell
+    when it goes on, and what waits in its socket is then answered at once.
     Where a person has to act (refused, or two takeovers within a minute) it is `refused_s`: no storm of attempts, and
     no war between two clients of one name.
     """
@@ -153,7 +160,8 @@ class Backoff:
             return self._uniform(0.9 * self._refused_s, 1.1 * self._refused_s)
         if lived_s >= self._max_s:  # less, and two clients of one id that throw each other out would never slow down
             self._ceiling_s = 2 * self._min_s
-        delay_s = self._uniform(self._min_s, self._ceiling_s)
+        most_s = min(self._ceiling_s, _SILENT_S) if kind in _NO_WORD else self._ceiling_s
+        delay_s = self._uniform(min(self._min_s, most_s), most_s)
         self._ceiling_s = min(self._max_s, 2 * self._ceiling_s)
         return delay_s
 

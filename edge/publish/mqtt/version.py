@@ -43,7 +43,7 @@ class ProtocolChoice:
         if kind is Trouble.VERSION:
             self.version = V311
             self._is_open = False
-        elif kind is Trouble.CLOSED:
+        elif kind in (Trouble.CLOSED, Trouble.UNANSWERED):
             self._closed += 1
             if self._closed >= patience:
                 self._closed = 0

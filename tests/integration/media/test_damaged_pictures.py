@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from edge.config.schema import StreamConfig
+from edge.deadline import Deadline
 from edge.errors import EndOfStream
 from edge.media.select import make_source
 from edge.types import DropReason, SourceCounts, StreamState
 from tests.support.clips import CANVAS, number_of, spoil_packets, write_clip
+from tests.support.cutting_proxy import CuttingProxy
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer, wait_until
+from tests.support.signed_pictures import signature_in, write_signed_clip
 from tests.support.viewer import Viewer, assert_balances
 
 pytestmark = pytest.mark.integration
@@ -104,6 +107,37 @@ def test_f40_packets_that_are_lost_on_the_way_cost_the_rest_of_the_group(long_go
     assert not {*range(22, 80), *range(107, 160)} & set(viewer.codes)
     assert viewer.source.counts().dropped[DropReason.DAMAGED] > 50
     assert_balances(viewer)
+
+
+@CODECS
+@BOTH
+def test_f40_a_connection_that_breaks_inside_a_picture_gives_no_half_of_it(tmp_path, codec, decoder):
+    """What has come of it is decoded all the same, and looks like a picture."""
+    suffix, encoder = ("h264", "libx264") if codec == "h264" else ("hevc", "libx265")
+    clip = write_signed_clip(tmp_path / f"a.{suffix}", 5, count=120, size=256, gop=5, codec=encoder)
+    with RtspServer({"/a": RtspMount(str(clip), codec, fps=100)}) as server:
+        for i in range(6 if decoder == "software" else 3):
+            most_bytes = 40_000 + i * 3001
+            with CuttingProxy(server.port, most_bytes=most_bytes, is_reset=i % 2 == 1) as link:
+                pictures, counts = read_to_the_end(link.port, decoder)
+            assert len(pictures) > 5
+            assert [i for i, one in enumerate(pictures) if one is None] == [], (most_bytes, len(pictures))
+            assert counts.decoded == len(pictures) + sum(counts.dropped.values())
+
+
+def read_to_the_end(port: int, decoder: str) -> tuple[list[tuple[int, int] | None], SourceCounts]:
+    states = []
+    config = StreamConfig(id="east", uri=f"rtsp://127.0.0.1:{port}/a", latency_ms=50, decoder=decoder)
+    source = make_source(config, preprocess=CANVAS, base_dir=Path("/"), on_status=lambda one: states.append(one.state))
+    source.open()
+    pictures = []
+    deadline = Deadline.after(60)
+    while StreamState.DOWN not in states and not deadline.is_over:
+        frame = source.read(0.2)
+        if frame is not None:
+            pictures.append(signature_in(frame.image))
+    source.close()
+    return pictures, source.counts()
 
 
 @BOTH

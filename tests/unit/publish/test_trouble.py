@@ -83,6 +83,13 @@ def test_a_connection_that_held_ends_the_series():
     assert backoff.delay_s(Trouble.LOST, lived_s=60, now_s=0) == 1
 
 
+@pytest.mark.parametrize("kind", [Trouble.SILENT, Trouble.UNANSWERED])
+def test_who_says_nothing_is_asked_again_soon_however_often_that_was(kind):
+    backoff = Backoff(uniform=highest)
+
+    assert [backoff.delay_s(kind, lived_s=0, now_s=0) for _ in range(5)] == [1, 2, 4, 4, 4]
+
+
 def test_a_refusal_waits_for_a_person():
     assert Backoff().delay_s(Trouble.REFUSED, lived_s=0, now_s=0) >= 270
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,19 +44,24 @@ class Detector:
                 is not wanted does not count towards `max_detections`.
         """
         candidates = decode(output, self.head, score_threshold=self.score_threshold)
-        found = self._suppress(candidates if class_ids is None else _of_classes(candidates, class_ids))
-        return [self._of_frame(found, row, letterbox) for row, letterbox in enumerate(letterboxes)]
+        found = candidates if class_ids is None else _of_classes(candidates, class_ids)
+        kept = self._kept(found)
+        kept = kept[np.argsort(found.row[kept], kind="stable")]
+        row, score, class_id = found.row[kept], found.score[kept], found.class_id[kept]
+        xyxy = source_from_canvas_xyxy(found.xyxy[kept], letterboxes, row)
+        ends = np.searchsorted(row, np.arange(len(letterboxes) + 1)).tolist()
+        spans = [slice(first, min(end, first + self.max_detections)) for first, end in itertools.pairwise(ends)]
+        # Copies: a result is kept for longer than the batch.
+        return [
+            Detections(xyxy=xyxy[one].copy(), score=score[one].copy(), class_id=class_id[one].copy()) for one in spans
+        ]
 
-    def _suppress(self, found: Candidates) -> Candidates:
+    def _kept(self, found: Candidates) -> NDArray[np.int64]:
+        """Return the indices of what is not suppressed, highest score first."""
         if self.head.family is HeadFamily.YOLOV10:  # trained to give one box per object: suppression would only harm
-            return found.take(np.argsort(-found.score, kind="stable"))
+            return np.argsort(-found.score, kind="stable")
         group = found.row * _MAX_CLASSES + found.class_id
-        return found.take(kept_by_nms(found.xyxy, found.score, group, iou_threshold=self.iou_threshold))
-
-    def _of_frame(self, found: Candidates, row: int, letterbox: Letterbox) -> Detections:
-        mine = found.take(np.flatnonzero(found.row == row)[: self.max_detections])
-        xyxy = source_from_canvas_xyxy(mine.xyxy, letterbox)
-        return Detections(xyxy=xyxy, score=mine.score, class_id=mine.class_id)
+        return kept_by_nms(found.xyxy, found.score, group, iou_threshold=self.iou_threshold)
 
 
 def _of_classes(found: Candidates, class_ids: Sequence[NDArray[np.int32] | None]) -> Candidates:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,18 +48,29 @@ def fill_border(canvas: NDArray[np.uint8], letterbox: Letterbox, *, pad_value: i
     canvas[top:bottom, right:] = pad_value
 
 
-def source_from_canvas_xyxy(xyxy: NDArray[np.float32], letterbox: Letterbox) -> NDArray[np.float32]:
-    """Undo the letterbox for a set of boxes.
+def source_from_canvas_xyxy(
+    xyxy: NDArray[np.float32], letterboxes: Sequence[Letterbox], row: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Undo the letterboxes of a batch for its boxes.
 
     Args:
         xyxy: float32 (N, 4), pixels of the canvas.
+        letterboxes: of the frames of the batch.
+        row: int64 (N,), which frame each box is of.
 
     Returns:
         float32 (N, 4), pixels of the source frame, clipped to it.
     """
-    source, fitted = letterbox.source, letterbox.fitted
-    offset = np.array([letterbox.pad_left, letterbox.pad_top] * 2, np.float32)
-    scale = np.array([source.width / fitted.width, source.height / fitted.height] * 2, np.float32)
-    limit = np.array([source.width, source.height] * 2, np.float32)
-    clipped: NDArray[np.float32] = np.clip((xyxy - offset) * scale, 0, limit).astype(np.float32, copy=False)
+    ways = np.stack([_way_back(one) for one in letterboxes])[row]
+    source = (xyxy - ways[:, 0]) * ways[:, 1]
+    clipped: NDArray[np.float32] = np.clip(source, 0, ways[:, 2], out=source)
     return clipped
+
+
+@functools.lru_cache(maxsize=64)
+def _way_back(letterbox: Letterbox) -> NDArray[np.float32]:
+    """Return float32 (3, 4): what to take off a box, what to multiply it by, and its limits."""
+    source, fitted = letterbox.source, letterbox.fitted
+    offset = [letterbox.pad_left, letterbox.pad_top] * 2
+    scale = [source.width / fitted.width, source.height / fitted.height] * 2
+    return np.array([offset, scale, [source.width, source.height] * 2], np.float32)

@@ -3,6 +3,7 @@
 make bench
 make bench ARGS="--model yolov5n.onnx --clip a.mp4 --clip b.mp4 --out /tmp/b.md"
 make bench ARGS="--int8 yolov5n.onnx --data images labels val val-labels"
+make bench-stages        interpreter time per frame alone; the other figures of the page stay
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import tempfile
 from pathlib import Path
 
 from tests.bench import calibration, measure, page
+from tests.bench.stages import measure_stages
+from tests.bench.stages_page import with_stages
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,10 +30,16 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, nargs=4, metavar="DIR", help="images, labels, val images, val labels")
     parser.add_argument("--only-int8", action="store_true")
+    parser.add_argument(
+        "--only-stages", action="store_true", help="interpreter time per frame; the rest of --out stays"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks.md")
     options = parser.parse_args()
     if options.int8 and not options.data:
         parser.error("--int8 needs --data")
+    if options.only_stages:
+        _write_stages(options)
+        return
     models = [] if options.only_int8 else options.model or [ROOT / "edge" / "demo" / "model" / "traffic.onnx"]
     with tempfile.TemporaryDirectory() as folder:
         clips = options.clip or (measure.demo_clips(Path(folder)) if models else [])
@@ -48,6 +57,13 @@ def main() -> None:
         ]
         publishing = measure.publish_call()
     options.out.write_text(page.render(results, int8, publishing, seconds=options.seconds))
+    _write_stages(options)
+
+
+def _write_stages(options: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        stages = measure_stages(Path(folder), seconds=options.seconds)
+    options.out.write_text(with_stages(options.out.read_text(), stages))
     print(options.out.read_text())
 
 

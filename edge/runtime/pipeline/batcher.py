@@ -13,6 +13,7 @@ Whoever holds a row only copies pixels meanwhile: no source is asked for anythin
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -69,6 +70,7 @@ class Batcher:
         self._up: dict[StreamId, bool] = {}  # whether it is live
         self._closed_early: Batch | None = None
         self._is_idle = False  # the engine has asked for a batch, and none was ready
+        self._wakes_at_ns = math.inf  # whoever waits for a batch, by itself
         self._is_closed = False
 
     def join(self, stream: StreamId, *, is_live: bool) -> None:
@@ -88,7 +90,7 @@ class Batcher:
         """No longer wait for a stream."""
         with self._lock:
             if self._up.pop(stream, None) is not None:
-                self._may_be_ready.notify()
+                self._wake()
 
     def reserve(self, stream: StreamId, *, is_live: bool) -> Ticket | None:
         """Wait for a row in the open batch; None when the batcher was closed.
@@ -128,7 +130,7 @@ class Batcher:
             row = Row(header=frame.header, letterbox=frame.letterbox)
             self._held().fill(ticket.row, row, due_ns=frame.header.read_at_ns + self._max_wait_ns)
             self._serve_waiters()  # one of them may have been given less than this stream
-            self._may_be_ready.notify()
+            self._wake()
 
     def abandon(self, ticket: Ticket) -> None:
         """Give a reserved row up without filling it."""
@@ -137,7 +139,7 @@ class Batcher:
             batch.writers -= 1
             batch.give_up(ticket.row, ticket.stream)
             self._serve_waiters()
-            self._may_be_ready.notify()
+            self._wake()
 
     def take(self, timeout_s: float) -> Batch | None:
         """Return the next closed batch, or None when none was ready in time. After `close`, what is left is ready."""
@@ -156,8 +158,8 @@ class Batcher:
                 self._is_idle = True
                 if now_ns >= deadline_ns or self._is_drained():
                     return None
-                wake_at_ns = deadline_ns if ready_at_ns is None else min(deadline_ns, ready_at_ns)
-                self._may_be_ready.wait((wake_at_ns - now_ns) / 1e9)
+                self._wakes_at_ns = deadline_ns if ready_at_ns is None else min(deadline_ns, ready_at_ns)
+                self._may_be_ready.wait((self._wakes_at_ns - now_ns) / 1e9)
 
     def give_back(self, index: int) -> None:
         """Canvas `index` may be filled again."""
@@ -196,6 +198,12 @@ class Batcher:
             if batch is None or not batch.count:
                 return False
             return batch.due_ns is None or self._complete_or_due_ns(batch, batch.due_ns) <= self._clock_ns()
+
+    def _wake(self) -> None:
+        """Wake whoever waits for a batch, if that can be taken before it wakes by itself."""
+        ready_at_ns = self._ready_at_ns()
+        if ready_at_ns is not None and ready_at_ns < self._wakes_at_ns:
+            self._may_be_ready.notify()
 
     def _open_next(self) -> None:
         if self._open is None and self._free:

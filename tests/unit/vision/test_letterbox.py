@@ -41,7 +41,7 @@ def test_a_box_comes_back_within_a_pixel_of_the_canvas(width, height, canvas, po
     to_canvas = np.array([letterbox.fitted.width / width, letterbox.fitted.height / height] * 2)
     on_canvas = box * to_canvas + np.array([letterbox.pad_left, letterbox.pad_top] * 2)
 
-    back = source_from_canvas_xyxy(on_canvas.astype(np.float32), letterbox)
+    back = source_from_canvas_xyxy(on_canvas.astype(np.float32), [letterbox], np.zeros(len(on_canvas), np.int64))
 
     assert np.abs((back - box) * to_canvas).max() < 0.01
 
@@ -50,7 +50,7 @@ def test_a_box_comes_back_within_a_pixel_of_the_canvas(width, height, canvas, po
 def test_the_whole_canvas_maps_into_the_frame(width, height):
     letterbox = fit(ImageSize(width=width, height=height), preprocess(640, 640))
 
-    xyxy = source_from_canvas_xyxy(np.array([[-50, -50, 700, 700]], np.float32), letterbox)
+    xyxy = source_from_canvas_xyxy(np.array([[-50, -50, 700, 700]], np.float32), [letterbox], np.zeros(1, np.int64))
 
     assert xyxy.tolist() == [[0, 0, width, height]]
 

@@ -1,0 +1,83 @@
+"""Interpreter time per frame by stage, with real cameras and a real broker: the servers here, the pipeline in a child.
+
+python -m tests.bench.stages       prints the table alone
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.clips import write_clip
+from tests.support.models import yolov8
+from tests.support.mosquitto import Mosquitto
+from tests.support.rtsp import RtspMount, RtspServer
+
+__all__ = ["FPS", "OBJECTS", "STREAMS", "measure_stages"]
+
+STREAMS, FPS, OBJECTS = 8, 30, 12
+ROOT = Path(__file__).parents[2]
+_TRACKING = {
+    "zones": [
+        {"id": "left", "polygon": [[0, 0], [0.5, 0], [0.5, 1], [0, 1]], "dwell_s": 30},
+        {"id": "lower", "polygon": [[0, 0.5], [1, 0.5], [1, 1], [0, 1]]},
+    ],
+    "lines": [{"id": "middle", "start": [0, 0.5], "end": [1, 0.5]}],
+}
+
+
+def measure_stages(folder: Path, *, seconds: float) -> dict[str, dict]:
+    """Return microseconds of CPU per frame by stage, for each way in which they are measured."""
+    clip = write_clip(folder / "stages.h264", count=90, width=640, height=360, gop=30)
+    model = yolov8(folder / "stages.onnx", size=640, classes=80)
+    mounts = {f"/{i}": RtspMount(str(clip), "h264") for i in range(STREAMS)}
+    options = ("max_inflight_messages 0",)
+    with RtspServer(mounts) as cameras, Mosquitto(folder / "broker", options=options) as broker:
+        moving = [{"id": f"s{i}", "uri": cameras.url(f"/{i}")} for i in range(STREAMS)]
+        idle = [{"id": f"s{i}", "uri": "test://?width=640&height=360&fps=1", "stall_s": 20} for i in range(STREAMS)]
+        followed = [{**stream, "tracking": _TRACKING} for stream in moving]
+
+        def run(streams: Sequence[dict], output: str = "candidates") -> dict:
+            return _run(_pipeline(folder, model, streams, broker.port), output, seconds=seconds)
+
+        return {
+            "candidates": run(moving),
+            "whole output": run(moving, "raw"),
+            "followed": run(followed),
+            "idle": run(idle),
+        }
+
+
+def _pipeline(folder: Path, model: Path, streams: Sequence[dict], port: int) -> Path:
+    path = folder / "stages.yaml"
+    content = {
+        "version": 1,
+        "device": "bench",
+        "model": {"onnx": str(model)},
+        "streams": streams,
+        "batch": {"max_frames": STREAMS},
+        "mqtt": {"host": "127.0.0.1", "port": port, "tls": False},
+        "publish": {"mode": "all"},
+    }
+    path.write_text(json.dumps(content))
+    return path
+
+
+def _run(pipeline: Path, output: str, *, seconds: float) -> dict:
+    arguments = [str(pipeline), str(seconds), str(OBJECTS), output]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.stages_child", *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    done.check_returncode()
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    from tests.bench.stages_page import render_stages
+
+    with tempfile.TemporaryDirectory() as temporary:
+        print("\n".join(render_stages(measure_stages(Path(temporary), seconds=6.0))))

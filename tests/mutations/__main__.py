@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -58,14 +59,16 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 def _ask(mutants: Sequence[Mutant], jobs: int, journal: Journal) -> None:
     workshops: SimpleQueue[Workshop] = SimpleQueue()
 
-    def look(mutant: Mutant) -> None:
+    def look(mutant: Mutant, *, is_patient: bool) -> bool:
         workshop = workshops.get()
         try:
-            by = workshop.who_notices(mutant)
+            by = workshop.who_notices(mutant, is_patient=is_patient)
         finally:
             workshops.put(workshop)
-        journal.add(mutant, by or NOBODY)
+        if by or is_patient:
+            journal.add(mutant, by or NOBODY)
         print(f"{mutant.name}: {by}", flush=True)
+        return by is not None
 
     with tempfile.TemporaryDirectory(prefix="edge-mutations-") as folder, ThreadPoolExecutor(jobs) as pool:
         made = [Workshop(Path(folder) / str(number)) for number in range(jobs)]
@@ -73,7 +76,9 @@ def _ask(mutants: Sequence[Mutant], jobs: int, journal: Journal) -> None:
         for workshop in made:
             workshop.teach(reach)
             workshops.put(workshop)
-        list(pool.map(look, mutants))
+        noticed = pool.map(partial(look, is_patient=False), mutants)
+        rest = [mutant for mutant, is_noticed in zip(mutants, list(noticed), strict=True) if not is_noticed]
+        list(pool.map(partial(look, is_patient=True), rest))
 
 
 if __name__ == "__main__":

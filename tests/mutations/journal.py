@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ class Journal:
     """Notices by mutant; one of a file that has changed since is not known. Each is on the disk when `add` returns."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._lock = path, threading.Lock()
         self._known: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
     def noticed(self, mutant: Mutant) -> str | None:
@@ -25,9 +26,10 @@ class Journal:
         return self._known.get(_key(mutant))
 
     def add(self, mutant: Mutant, by: str) -> None:
-        """Take down who noticed."""
-        self._known[_key(mutant)] = by
-        self._write()
+        """Take down who noticed; of any thread."""
+        with self._lock:
+            self._known[_key(mutant)] = by
+            self._write()
 
     def forget(self, mutants: Iterable[Mutant]) -> None:
         """Strike these."""

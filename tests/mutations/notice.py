@@ -23,6 +23,7 @@ _ROOMS = ("edge/device", "edge/runtime/agent")
 _LEARNED = ROOT / ".cache/mutations-reach.json"
 _DEADLINE_S = 900.0
 _FIRST = 12
+_LONG_S = 5.0
 _AT_ONCE = 120  # of those that run a line, the quickest first
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.M)
 
@@ -37,7 +38,7 @@ class Workshop:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
         self._noticed: dict[str, list[str]] = {}
-        self._reach: Reach = {}
+        self._reach = Reach({}, {})
         for shared in (".venv", ".cache", ".git"):
             if (ROOT / shared).exists():
                 (folder / shared).symlink_to(ROOT / shared)
@@ -63,9 +64,13 @@ class Workshop:
         """Have the tests that run a line be asked before the others."""
         self._reach = reach
 
-    def who_notices(self, mutant: Mutant) -> str | None:
-        """Return the first test that fails, or what else tells; None if all pass."""
-        by = self._who_notices(mutant)
+    def who_notices(self, mutant: Mutant, *, is_patient: bool) -> str | None:
+        """Return the first test that fails, or what else tells; None if all pass.
+
+        Args:
+            is_patient: ask those that take long, and where nobody is known to run the line all, too.
+        """
+        by = self._who_notices(mutant, is_patient=is_patient)
         if by is not None and "::" in by:
             self.remember(mutant.path, by)
         return by
@@ -77,26 +82,31 @@ class Workshop:
             known.remove(test)
         known.insert(0, test)
 
-    def _who_notices(self, mutant: Mutant) -> str | None:
+    def _who_notices(self, mutant: Mutant, *, is_patient: bool) -> str | None:
         path = self._folder / mutant.path
         whole = path.read_bytes()
         path.write_text(mutant.content, encoding="utf-8")
         try:
-            return next(filter(None, map(self._first_sure_failure, self._stages(mutant))), None)
+            stages = self._patient_stages(mutant) if is_patient else self._stages(mutant)
+            return next(filter(None, map(self._first_sure_failure, stages)), None)
         finally:
             path.write_bytes(whole)
 
     def _stages(self, mutant: Mutant) -> Iterator[tuple[str, ...]]:
         room, name = Path(mutant.path).parent.relative_to("edge"), Path(mutant.path).stem
         nearest = f"tests/unit/{room}/test_{name}.py"
-        on_line = self._reach.get(mutant.path, {}).get(mutant.line, ())
+        on_line = self._reach.on(mutant.path, mutant.line, at_most_s=_LONG_S)
         if first := [one for one in self._noticed.get(mutant.path, ()) if one in on_line or not on_line]:
             yield tuple(first[:_FIRST])
         for start in range(0, len(on_line), _AT_ONCE):
             yield tuple(on_line[start : start + _AT_ONCE])
-        if (self._folder / nearest).is_file():
+        if not on_line and (self._folder / nearest).is_file():
             yield (nearest,)
-        if not on_line:  # a line that is run while modules are loaded, or by a process that is killed before it tells
+
+    def _patient_stages(self, mutant: Mutant) -> Iterator[tuple[str, ...]]:
+        if long := self._reach.on(mutant.path, mutant.line, longer_s=_LONG_S):
+            yield tuple(long)
+        if not self._reach.on(mutant.path, mutant.line):  # run by a process that is killed before it tells
             yield _DEVICE
             yield _PUSH
 

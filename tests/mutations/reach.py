@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import coverage
@@ -24,11 +26,22 @@ sigterm = true
 _SECONDS = "EDGE_MUTATIONS_SECONDS"
 _CHILDREN = "COVERAGE_PROCESS_CONFIG"  # what coverage tells the processes that a test starts
 
-Reach = Mapping[str, Mapping[int, Sequence[str]]]  # by path and line: tests, the quickest first
+
+@dataclass(frozen=True)
+class Reach:
+    """Who runs which line: `tests` by path and line, the quickest first; how long each takes, in `seconds`."""
+
+    tests: Mapping[str, Mapping[int, Sequence[str]]]
+    seconds: Mapping[str, float]
+
+    def on(self, path: str, line: int, *, longer_s: float = 0.0, at_most_s: float = math.inf) -> list[str]:
+        """Return the tests that run a line and take that long."""
+        tests = self.tests.get(path, {}).get(line, ())
+        return [one for one in tests if longer_s <= self.seconds[one] < at_most_s]
 
 
 def look(folder: Path, data: Path, tests: Sequence[str]) -> tuple[Reach, str]:
-    """Run the tests of a project in `folder` once; return whom each line meets, and what pytest said.
+    """Run the tests of a project in `folder` once; return who runs which line, and what pytest said.
 
     Args:
         data: an empty folder for what is counted.
@@ -54,13 +67,13 @@ def look(folder: Path, data: Path, tests: Sequence[str]) -> tuple[Reach, str]:
         for line, contexts in counted.get_data().contexts_by_lineno(file).items():
             names = set(contexts) & durations.keys()
             found[str(Path(file).relative_to(folder))][line] = sorted(names, key=durations.__getitem__)
-    return found, done.stdout
+    return Reach(found, durations), done.stdout
 
 
 def keep(path: Path, of: str, reach: Reach) -> None:
     """Write down what was learned of the state of the project that is called `of`."""
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"of": of, "reach": reach}), encoding="utf-8")
+    path.write_text(json.dumps({"of": of, "tests": reach.tests, "seconds": reach.seconds}), encoding="utf-8")
 
 
 def recall(path: Path, of: str) -> Reach | None:
@@ -68,7 +81,8 @@ def recall(path: Path, of: str) -> Reach | None:
     told = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if told.get("of") != of:
         return None
-    return {name: {int(line): tests for line, tests in lines.items()} for name, lines in told["reach"].items()}
+    tests = {name: {int(line): tests for line, tests in lines.items()} for name, lines in told["tests"].items()}
+    return Reach(tests, told["seconds"])
 
 
 class _Recorder:

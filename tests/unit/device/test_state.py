@@ -1,5 +1,6 @@
 """The small files: state, counters, failed releases, audit log."""
 
+import contextlib
 import json
 
 import pytest
@@ -14,6 +15,9 @@ from edge.device.files import RealFiles
 from edge.device.layout import Layout
 from edge.device.state import Phase, State, decode_state, encode_state, read_state, write_state
 from edge.errors import DeployError
+from tests.support.cut_files import CutFiles
+from tests.support.pushes import device_over
+from tests.support.scenarios import BARE
 
 TRIAL = State(
     phase=Phase.TRIAL,
@@ -108,6 +112,36 @@ def test_failed_releases_are_remembered_until_they_are_forgotten(layout):
     assert read_bad(layout, RealFiles()) == {"b" * 12: bad}
 
 
+def test_a_list_that_a_killed_process_left_is_durable_once_somebody_has_relied_on_it():
+    files = CutFiles(BARE)
+    device = device_over(files)
+    bad = BadRelease(verdict=Verdict.BAD, reason="r", at="t")
+    with killed_before_sync_of(files, device.layout.bad.parent):
+        mark_bad(device.layout, device.durable, "a" * 12, bad)
+    assert "a" * 12 in read_bad(device.layout, files)
+
+    forget_bad(device.layout, device.durable, "b" * 12)
+
+    assert all(str(device.layout.bad) in dict(tree) for tree in files.trees_after_cut())
+
+
+@contextlib.contextmanager
+def killed_before_sync_of(files, folder):
+    class Killed(BaseException):
+        pass
+
+    def kill(path):
+        if path == folder:
+            raise Killed
+        CutFiles.sync_dir(files, path)
+
+    files.sync_dir = kill
+    with contextlib.suppress(Killed):
+        yield
+        raise AssertionError("no sync came")
+    del files.sync_dir
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"releases": {"a": 1}}', b"\xff"])
 def test_a_damaged_list_of_failed_releases_stops_nothing(layout, content):
     layout.bad.write_bytes(content)
@@ -128,6 +162,24 @@ def test_the_audit_log_keeps_a_bounded_number_of_lines(layout):
     assert sum(path.stat().st_size for path in layout.var.glob("audit.jsonl*")) < 2500
     results = [line["result"] for line in audit.lines(5)]
     assert results == [f"ok {number}" for number in range(95, 100)]
+
+
+def test_no_power_cut_takes_a_line_of_the_audit_log_while_a_new_file_is_begun():
+    files = CutFiles(BARE)
+    device = device_over(files)
+    audit = Audit(device.layout, device.durable, max_bytes=200, hold=lambda _: contextlib.nullcontext())
+    on_disk = set()
+
+    def look(files):
+        for tree in files.trees_after_cut():
+            assert on_disk <= {line for path, text in tree if "audit" in path for line in text.splitlines()}
+
+    files.on_step = look
+    for number in range(4):
+        write_line(audit, number)
+        on_disk = {line for path, text in files.tree() if "audit" in path for line in text.splitlines()}
+    assert len(on_disk) == 4
+    assert sum("audit" in path for path, _ in files.tree()) == 2
 
 
 def test_a_torn_or_foreign_audit_line_is_left_out_and_long_texts_are_cut(layout):

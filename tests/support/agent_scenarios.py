@@ -19,9 +19,11 @@ def agent_scenarios(directory: Path) -> list[Scenario]:
     serves_old = after(lambda device: made.push(device, _nobody, old))
     serves_new = after(lambda device: made.push(device, _nobody, new), start=serves_old)
     common = {"known": (old, new), "kept": (old,), "proven": (old.name,), "pushed_again": new}
+    common |= {"retold": ("audit.jsonl", "audit-requests.jsonl")}
     first = {**common, "kept": (), "proven": ()}
     both = {**common, "kept": (old, new), "proven": (old.name, new.name)}
     known_back = {
+        **common,
         "known": (old, new, made.back),
         "kept": (new,),
         "proven": (old.name, new.name),
@@ -49,7 +51,6 @@ def agent_scenarios(directory: Path) -> list[Scenario]:
             lambda d, report: made.push_or_end(d, report, new),
             ends_on=new.name,
             killed=lambda d, report: made.try_push(d, new, report),
-            retold=("audit.jsonl", "audit-requests.jsonl"),
             **common,
         ),
     ]

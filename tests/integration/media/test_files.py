@@ -199,8 +199,10 @@ def test_realtime_loop_keeps_its_pace_over_the_seam(tmp_path, decoder, name):
     assert steps.min() >= 1
     assert abs(steps.sum() - (numbers[-1] - numbers[0])) <= 4
     assert numbers == sorted(set(numbers))
-    seams = sorted(arrivals[i] - arrivals[i - 1] for i in range(1, 95) if codes[i] < codes[i - 1])
-    assert seams[len(seams) // 2] < 1.5 / 30, seams
+    # A pause that a new beginning costs is in every seam; what a busy machine adds is not.
+    seams = [arrivals[i] - arrivals[i - 1] for i in range(1, 95) if codes[i] < codes[i - 1]]
+    assert len(seams) == 3
+    assert min(seams) < 1.5 / 30, seams
     assert arrivals[-1] - arrivals[0] == pytest.approx((94 + (steps - 1).sum()) / 30, abs=0.05)
 
 

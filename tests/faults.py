@@ -53,7 +53,7 @@ FAULTS: dict[int, tuple[str, str, str]] = {
     16: (
         "A hostile manifest or bundle",
         "a typed error, within little memory",
-        "random manifests are made by Hypothesis; no coverage-guided fuzzing",
+        "manifests are fuzzed by coverage in `make fuzz` only",
     ),
     17: (
         "The disk is full before a push, fills while it receives, or has no inodes left",

@@ -34,8 +34,8 @@ def convert(document: Document, struct: type[_Struct], *, see: str, at: Location
 
 
 def split_location(message: str) -> tuple[str, Location]:
-    """Return what msgspec says, and where: it ends a message with " - at `$.streams[1].id`"."""
-    text, _, place = message.partition(" - at `$")
+    """Return what msgspec says, and where: it ends a message with " - at `$.streams[1].id`", or "`key` in `$...`"."""
+    text, _, place = message.replace(" - at `key` in `$", " - at `$", 1).partition(" - at `$")
     steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]", place)
     return text, tuple(int(index) if index else name for name, index in steps)
 
@@ -64,6 +64,7 @@ _PATTERNS = {
     "compatible": "a device class such as 'jetson-orin'",
     "steps": "a share such as '10%', or a count",
     "max_failed": "a share such as '5%', or a count",
+    "labels": "keys of 1 to 32 of a-z, 0-9 and '-'",
 }
 
 

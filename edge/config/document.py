@@ -95,7 +95,7 @@ class _Reader:
             return [self.plain(item, (*here, index)) for index, item in enumerate(node.value)]
         try:
             return yaml.SafeLoader("").construct_object(node)
-        except (yaml.YAMLError, ValueError):
+        except (yaml.YAMLError, ValueError, LookupError, AttributeError):  # the latter of what a tag like !!bool says
             raise ConfigError(f"{self._path}:{line}: {_spell(here)}cannot read {node.value!r}; quote it") from None
 
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:

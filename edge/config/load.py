@@ -45,7 +45,7 @@ class Pipeline:
 
         Links are left alone: a release's `model.onnx` is a link to a file whose name says nothing.
         """
-        return Path(os.path.abspath(self.path.parent / Path(text).expanduser()))
+        return Path(os.path.abspath(self.path.parent / os.path.expanduser(text)))
 
 
 def load_pipeline(path: Path, *, is_for_here: bool = True) -> Pipeline:
@@ -101,7 +101,7 @@ def _contradictions(pipeline: Pipeline, *, is_for_here: bool) -> Iterator[tuple[
 def _missing_files(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
     model = pipeline.config.model
     for key, text in (("onnx", model.onnx), ("calibration", model.calibration)):
-        if text is not None and not pipeline.resolve(text).is_file():
+        if text is not None and not os.path.isfile(pipeline.resolve(text)):
             yield ("model", key), f"no such file: {pipeline.resolve(text)}; paths start at the pipeline file's folder"
 
 
@@ -112,7 +112,7 @@ def _stream_contradictions(
     try:
         path = local_path(stream.uri, pipeline.path.parent)
         if path is not None:
-            if not path.is_file() and not may_be_absent:
+            if not os.path.isfile(path) and not may_be_absent:
                 yield here, f"no such file: {path}; paths start at the file's folder"
             if stream.max_age_ms is not None and not stream.realtime:
                 problem = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,7 +185,7 @@ def _first_ssh_config(file: _File) -> Location:
 
 def _target(target: _Target, defaults: _Defaults, document: Document) -> Target:
     def path(text: str | None) -> Path | None:
-        return None if text is None else (document.path.parent / Path(text).expanduser()).absolute()
+        return None if text is None else (document.path.parent / os.path.expanduser(text)).absolute()
 
     return Target(
         name=target.name,

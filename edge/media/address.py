@@ -17,7 +17,8 @@ _SCHEMES = ("rtsp", "rtsps", "file", "http", "https", "v4l2", "csi", "test")
 _NUMBERS = ("width", "height", "fps")
 _OPTIONS = {"v4l2": (*_NUMBERS, "format"), "csi": _NUMBERS, "test": (*_NUMBERS, "pattern")}
 _FILE_SUFFIXES = (".mp4", ".mov", ".mkv", ".webm", ".avi", ".ts", ".m4v", ".h264", ".h265")
-_USER_INFO = re.compile(r"//[^/@\s]+@")
+# Up to the last @ of the authority, or, where somebody's password has a slash in it, up to the last @ at all.
+_USER_INFO = re.compile(r"//(?:[^/\s]*@|(?!\[)[^/\s:@]*:(?!\d*(?:[/?#\s]|$))\S*@)")
 _QUERY = re.compile(r"\?[^\s\"']+")
 
 

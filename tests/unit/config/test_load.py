@@ -95,6 +95,12 @@ def test_a_good_file_is_read_with_defaults(load, tmp_path):
         ("version: 1", "version: 1\nversion: 1", "p.yaml:2: version: given twice, first in line 1; keep one"),
         ("  - id: gate\n", "  - id: [gate\n", "p.yaml:6: not YAML: "),
         (GOOD, "", "p.yaml: is empty"),
+        ("version: 1", "version: !!int ''", "p.yaml:1: version: cannot read ''; quote it"),
+        ("version: 1", "version: !!bool 1", "p.yaml:1: version: cannot read '1'; quote it"),
+        ("version: 1", "version: !!timestamp x", "p.yaml:1: version: cannot read 'x'; quote it"),
+        ("model.onnx", "~no-such-user/m.onnx", "p.yaml:3: model.onnx: no such file: "),
+        ("model.onnx", "m" * 5000, "p.yaml:3: model.onnx: no such file: "),
+        ("clip.mp4", "c" * 5000, "p.yaml:6: streams[0].uri: no such file: "),
         (GOOD, "- 1\n", "p.yaml:1: got [1], expected object"),
         (
             GOOD,

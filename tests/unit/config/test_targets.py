@@ -95,6 +95,7 @@ def test_a_file_with_targets_alone_has_careful_defaults(load):
         ("port = 2222", "port = 0", "targets.toml:21: target[1].port: got 0, expected int >= 1"),
         ("port = 2222", "port = true", "targets.toml:21: target[1].port: got True, expected int"),
         ('site = "north", ', "site = 3, ", "targets.toml:15: target[0].labels: got"),
+        ('site = "north", ', 'Site = "a", ', "targets.toml:15: target[0].labels: got {'Site': 'a', "),
         ('site = "north", ', 'site = "a b", ', "targets.toml:15: target[0].labels.site: got 'a b', expected text"),
         ("max_parallel = 8", "max_parallel = 0", "targets.toml:4: defaults.max_parallel: got 0, expected int >= 1"),
         ('canary = ["gate-01"]', 'canary = ["x"]', "targets.toml:7: wave.canary: no target has the name 'x'"),
@@ -200,3 +201,10 @@ def test_words_that_mean_nothing(load, word, expected):
 def test_all_needs_an_inventory():
     with pytest.raises(ConfigError, match=r"all: there is no inventory; write a targets\.toml"):
         select(["all"], Inventory())
+
+
+def test_the_home_of_a_user_who_is_not_there_is_a_folder_of_that_name(tmp_path):
+    path = tmp_path / "targets.toml"
+    path.write_text('[[target]]\nname = "a"\nhost = "a"\nidentity = "~no-such-user/key"\n')
+
+    assert load_inventory(path).targets["a"].identity == tmp_path / "~no-such-user/key"

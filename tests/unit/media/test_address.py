@@ -90,3 +90,18 @@ def test_web_files_have_an_end_and_web_cameras_do_not():
 
 def test_redact_hides_every_secret_of_a_url():
     assert redact("cannot open rtsp://u:p@host/x?t=9 now") == "cannot open rtsp://host/x?... now"
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("rtsp://bob:p@ss@camera/main", "rtsp://camera/main"),
+        ("rtsp://bob:a/b@camera:554/main", "rtsp://camera:554/main"),
+        ("rtsp://bob:a?b@camera/main", "rtsp://camera/main"),
+        ("rtsp://bob@camera/@main", "rtsp://camera/@main"),
+        ("rtsp://camera:554/a@b", "rtsp://camera:554/a@b"),
+        ("rtsp://[fe80::1]:322/a@b", "rtsp://[fe80::1]:322/a@b"),
+    ],
+)
+def test_redact_knows_passwords_that_nobody_has_escaped(uri, shown):
+    assert redact(uri) == shown

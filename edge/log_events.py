@@ -192,6 +192,24 @@ _ALL = (
         "`max_fps` for streams that need fewer frames, INT8, a smaller model or input, fewer streams; `priority` where "
         "batches have fewer rows than there are streams",
     ),
+    LogEvent("engine-measured", "engine measured", _NOTHING + ": what a full batch takes, without decoding"),
+    LogEvent(
+        "engine-too-slow",
+        "the engine cannot serve what the streams ask for",
+        "`reason` says what would fit: `max_fps`, fewer streams; or INT8, a smaller model or input",
+    ),
+    LogEvent(
+        "overload-capped",
+        "frame rates are capped",
+        "as for `overloaded`; `caps` are frames per second of the streams that are limited, docs/overload.md",
+    ),
+    LogEvent(
+        "overload-skipping",
+        "pictures that no other refers to are not decoded",
+        "as for `overloaded`, and less to decode: a smaller stream of the camera, a lower frame rate there",
+    ),
+    LogEvent("overload-decoding", "all pictures are decoded again", _NOTHING),
+    LogEvent("overload-over", "all frames are taken again", _NOTHING),
     LogEvent("no-longer-overloaded", "the machine keeps up again", _NOTHING),
     LogEvent(
         "threads-hang",

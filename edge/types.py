@@ -97,6 +97,7 @@ class DropReason(str, enum.Enum):
     """Why a decoded frame was let go on purpose."""
 
     MAX_FPS = "max_fps"  # the stream's own limit
+    CAPPED = "capped"  # above the rate that the machine can serve, behind the decoder
     DAMAGED = "damaged"  # before the first clean key frame, or after lost or unusable data until the next one
     LATE = "late"  # a newer frame took its place before it was read
     SUPERSEDED = "superseded"  # a newer frame took its row in the open batch
@@ -363,11 +364,15 @@ class FrameResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCounts:
-    """What a source has done since it was made: `decoded` = read by us + sum of `dropped`, once it is closed."""
+    """What a source has done since it was made: `decoded` = read by us + sum of `dropped`, once it is closed.
+
+    `skipped` pictures were not decoded, and are in none of these.
+    """
 
     decoded: int = 0
     dropped: Mapping[DropReason, int] = field(default_factory=dict)
     errors: int = 0
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ __all__ = [
     "LineConfig",
     "ModelConfig",
     "MqttConfig",
+    "OverloadConfig",
     "PipelineConfig",
     "PlaceConfig",
     "PublishConfig",
@@ -162,6 +163,16 @@ class HttpConfig(_Strict, frozen=True, kw_only=True):
     page: bool = False
 
 
+class OverloadConfig(_Strict, frozen=True, kw_only=True):
+    """What is done where the machine cannot infer all frames: `adapt` leaves some out before they cost anything.
+
+    `at_start` says what happens where the streams state more frames than the engine, measured, can infer.
+    """
+
+    adapt: bool = True
+    at_start: Literal["warn", "refuse", "ignore"] = "warn"
+
+
 class PipelineConfig(_Strict, frozen=True, kw_only=True):
     """A whole pipeline file. `engine` is decoded by `edge.engine.section`: each kind of engine has keys of its own."""
 
@@ -173,4 +184,5 @@ class PipelineConfig(_Strict, frozen=True, kw_only=True):
     batch: BatchConfig = msgspec.field(default_factory=BatchConfig)
     mqtt: MqttConfig | None = None
     publish: PublishConfig = msgspec.field(default_factory=PublishConfig)
+    overload: OverloadConfig = msgspec.field(default_factory=OverloadConfig)
     http: HttpConfig = msgspec.field(default_factory=HttpConfig)

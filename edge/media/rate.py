@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from edge.deadline import Deadline
 from edge.protocols import FrameSource
 from edge.types import DropReason, Frame, SourceCounts, StreamId
@@ -75,7 +77,7 @@ class RateLimitedSource:
         inner = self._source.counts()
         by_rate = inner.dropped.get(DropReason.MAX_FPS, 0) + self._dropped
         dropped = {**inner.dropped, DropReason.MAX_FPS: by_rate} if by_rate else inner.dropped
-        return SourceCounts(decoded=inner.decoded, dropped=dropped, errors=inner.errors)
+        return dataclasses.replace(inner, dropped=dropped)
 
     def close(self) -> None:
         """Stop and free everything."""

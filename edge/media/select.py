@@ -17,6 +17,7 @@ from edge.media.gstreamer.source import GstSource
 from edge.media.login import Login
 from edge.media.probe import Watch, is_there
 from edge.media.rate import RateLimitedSource
+from edge.media.shedding import Order
 from edge.protocols import FrameSource
 from edge.types import Preprocess, StreamId
 
@@ -34,6 +35,7 @@ def make_source(
     base_dir: Path,
     credential: Callable[[], tuple[str, str] | None] = lambda: None,
     on_status: Callable[[StreamStatus], None] | None = None,
+    order: Order | None = None,
 ) -> FrameSource:
     """Return the source of a stream, with reconnection and `max_fps`; it is not open yet.
 
@@ -43,6 +45,7 @@ def make_source(
         base_dir: folder of the pipeline file, which relative paths are relative to.
         credential: gives user and password of the camera; asked now, and for every connection.
         on_status: told about every change of state; see `Camera`.
+        order: what the stream leaves out, if it is live; may be changed at any time.
 
     Raises:
         ConfigError: if the address cannot be used, or not with the decoder that was asked for, or the credential.
@@ -60,8 +63,8 @@ def make_source(
     def make() -> FrameSource:
         current = parse_address(stream.uri, base_dir=base_dir, credential=login.current())
         if decoder == "pyav":
-            return PyavSource(stream, current, preprocess=preprocess)
-        return GstSource(stream, current, preprocess=preprocess, is_nvmm=decoder == "nvmm")
+            return PyavSource(stream, current, preprocess=preprocess, order=order)
+        return GstSource(stream, current, preprocess=preprocess, is_nvmm=decoder == "nvmm", order=order)
 
     def watch(is_refused: bool) -> Watch:
         return Watch(lambda: is_there(address, was_unknown=is_refused), name=stream.id, is_renewed=login.is_renewed)

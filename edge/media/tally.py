@@ -14,4 +14,5 @@ def add_counts(first: SourceCounts, second: SourceCounts) -> SourceCounts:
         decoded=first.decoded + second.decoded,
         dropped={reason: first.dropped.get(reason, 0) + second.dropped.get(reason, 0) for reason in reasons},
         errors=first.errors + second.errors,
+        skipped=first.skipped + second.skipped,
     )

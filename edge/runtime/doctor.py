@@ -8,13 +8,20 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+from edge.config.load import load_pipeline
 from edge.engine.kind import Finding, load_kind
 from edge.engine.kinds import AUTO, choose_kind, kinds
+from edge.engine.pipeline_model import read_model
 from edge.errors import ConfigError, EdgeError
 from edge.media.gstreamer.binding import load as load_gstreamer
+from edge.runtime.serve.admission import judge, measure_engine
+from edge.runtime.serve.engine import start_engine
+from edge.runtime.serve.streams import stated_rates
+from edge.runtime.serve.warm_up import warm_up
 
-__all__ = ["examine"]
+__all__ = ["examine", "examine_pipeline"]
 
 _SOFTWARE_ELEMENTS = (
     "rtspsrc",
@@ -39,6 +46,22 @@ def examine() -> Iterator[Finding]:
     yield _library("av", is_needed=False, use="decoding without GStreamer", get="pip install 'edge-deploy[pyav]'")
     yield _library("amqtt", is_needed=False, use="the demo's broker", get="pip install 'edge-deploy[demo]'")
     yield from _gstreamer()
+
+
+def examine_pipeline(path: Path) -> Finding:
+    """Return whether the engine of a pipeline, measured here, can serve what its streams state.
+
+    Raises:
+        EdgeError: if the pipeline file cannot be used, or its engine cannot be built.
+    """
+    pipeline = load_pipeline(path)
+    engine = start_engine(pipeline, read_model(pipeline), None).engine
+    try:
+        warm_up(engine)
+        verdict = judge(measure_engine(engine), stated_rates(pipeline))
+    finally:
+        engine.close()
+    return Finding(name=f"engine of {path.name}", is_there=verdict.is_served, is_needed=False, detail=verdict.text)
 
 
 def _fact(name: str, detail: str) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 
 from tests.bench.stages import FPS, OBJECTS, STREAMS
@@ -36,6 +37,8 @@ def render_stages(found: Mapping[str, dict]) -> Iterator[str]:
         f"Budget: {STAGES_BUDGET_US} us together. Following objects takes {following:.0f} us of {TRACKING_BUDGET_US}, "
         "its messages included."
     )
+    load = os.getloadavg()[0]
+    yield f"Load average of the machine meanwhile: {load:.1f} on {os.cpu_count()} cores; each wake-up costs more then."
     idle = 100 * found["idle"]["pulling_share"] / STREAMS
     yield f"A camera of one frame per second costs its reader {idle:.2f} % of a core."
     yield ""

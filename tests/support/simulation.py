@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from edge.media.rate import RateLimit
+from edge.media.shedding import Order
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.rows import Batch, Turn
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, StreamId
@@ -42,6 +44,7 @@ class Camera:
     hangs_at_s: float | None = None
     torn_frames: frozenset[int] = frozenset()
     seed: int = 0
+    references: int = 1  # each so-manieth picture is one that others refer to
 
     def times_ns(self, end_s: float) -> Iterator[int]:
         """When its frames are decoded."""
@@ -65,6 +68,7 @@ class Told:
     """What became of the frames of one stream; times in nanoseconds of the simulation."""
 
     decoded: int = 0
+    skipped: int = 0
     inferred: list[int] = field(default_factory=list)  # numbers of frames
     ages_ns: list[int] = field(default_factory=list)  # of the inferred, when their batch was closed
     closed_at_ns: list[int] = field(default_factory=list)
@@ -85,6 +89,8 @@ class _Stream:
         self.is_reading = True
         self.has_ended = False
         self.reads = 0
+        self.order = Order()
+        self._limit: tuple[float, RateLimit] | None = None
 
     def start(self) -> None:
         if isinstance(self.kind, File):
@@ -108,7 +114,24 @@ class _Stream:
         is_torn = isinstance(self.kind, Camera) and header.frame in self.kind.torn_frames
         return Frame(header=header, letterbox=LETTERBOX, image=PICTURE[:-1] if is_torn else PICTURE)
 
+    def _admits(self) -> bool:
+        """As the probes behind the decoder do."""
+        most_fps = self.order.now.max_fps
+        if most_fps is None:
+            return True
+        if self._limit is None or self._limit[0] != most_fps:
+            self._limit = most_fps, RateLimit(most_fps)
+        return self._limit[1].admits(self.sim.now_ns)
+
     def _decode(self) -> None:
+        assert isinstance(self.kind, Camera)
+        if self.order.now.skips and (self.told.decoded + self.told.skipped) % self.kind.references:
+            self.told.skipped += 1
+            return
+        if not self._admits():
+            self.told.decoded += 1
+            self.told.dropped[DropReason.CAPPED] += 1
+            return
         if self.newest is not None:
             self.told.dropped[DropReason.LATE] += 1
         self.newest = self._frame()
@@ -202,6 +225,7 @@ class Simulation:
         fixed_s: how long the engine takes for a batch, besides
         per_row_s: for each row of it.
         stalls: the engine takes the second value longer for the batch of the number that is the first.
+        slowness: by what the time of a batch is multiplied; of the simulation, as it is then.
         settings: of the batcher.
     """
 
@@ -217,10 +241,13 @@ class Simulation:
         copy_s: float = 0.00005,
         canvases: int = 2,
         stalls: dict[int, float] | None = None,
+        slowness: Callable[[Simulation], float] = lambda sim: 1.0,
         **settings: object,
     ) -> None:
         self.end_s, self.copy_s = end_s, copy_s
         self.fixed_s, self.per_row_s, self.stalls = fixed_s, per_row_s, stalls or {}
+        self.slowness = slowness
+        self.busy_ns = 0
         self.now_ns = 0
         self.max_wait_ns = round(max_wait_s * NS)
         self.batcher = Batcher(
@@ -242,6 +269,11 @@ class Simulation:
     def told(self) -> dict[str, Told]:
         """What became of the frames of each stream."""
         return {name: stream.told for name, stream in self._streams.items()}
+
+    @property
+    def orders(self) -> dict[str, Order]:
+        """What each stream is to leave out."""
+        return {name: stream.order for name, stream in self._streams.items()}
 
     def at(self, time_ns: int, do: Callable[[], None]) -> None:
         """Do something at a time."""
@@ -288,6 +320,8 @@ class Simulation:
         if batch is not None:
             self._infer(batch)
             took_s = self.fixed_s + self.per_row_s * len(batch.rows) + self.stalls.get(len(self.batches), 0.0)
+            took_s *= self.slowness(self)
+            self.busy_ns += round(took_s * NS)
             self.after(took_s, lambda: self._finish(batch.index))
             self.idle_since_ns = None
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from edge.cli.lazy import verbosity_option
@@ -15,19 +17,26 @@ _USAGE_OR_CONFIGURATION = 2
     epilog="""\b
 Examples:
   edge-deploy doctor
-  edge-runtime doctor --json"""
+  edge-runtime doctor --json
+  edge-runtime doctor --pipeline gates.yaml"""
+)
+@click.option(
+    "--pipeline", "path", type=click.Path(path_type=Path), help="Measure its engine here, and say what it can serve."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
-def doctor(as_json: bool) -> int:
+def doctor(path: Path | None, as_json: bool) -> int:
     """Show what this machine has and what is missing, with the command to get it.
 
-    Exits with 2 when something is missing that nothing works without.
+    Exits with 2 when something is missing that nothing works without. With --pipeline, a few batches are inferred
+    and held against the max_fps of the streams; decoding is not measured.
     """
     from edge.cli.output import echo_json, echo_pairs
-    from edge.runtime.doctor import examine
+    from edge.runtime.doctor import examine, examine_pipeline
 
     findings = list(examine())
+    if path is not None:
+        findings.append(examine_pipeline(path))
     if as_json:
         echo_json(
             {

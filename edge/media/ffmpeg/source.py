@@ -11,6 +11,8 @@ from edge.config.schema import StreamConfig
 from edge.errors import EdgeError, EndOfStream, SourceError
 from edge.media.address import Address
 from edge.media.ffmpeg.binding import Decoder, rgb_from_frame
+from edge.media.rate import RateLimit
+from edge.media.shedding import Order
 from edge.media.threads import join_or_remember
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts, StreamId
 from edge.vision import letterbox
@@ -28,14 +30,19 @@ class PyavSource:
     decoding thread, but not for long: on a silent network it may only end at FFmpeg's own timeout (see `stuck`).
     """
 
-    def __init__(self, stream: StreamConfig, address: Address, *, preprocess: Preprocess) -> None:
+    def __init__(
+        self, stream: StreamConfig, address: Address, *, preprocess: Preprocess, order: Order | None = None
+    ) -> None:
         self._config = stream
         self._address = address
         self._preprocess = preprocess
         self._is_live = stream.realtime or not address.is_file_like
         self._has_changed = threading.Condition()
         self._frames: deque[tuple[int, int, int, Any]] = deque()  # number, PTS, arrival, av.VideoFrame
-        self._decoded = self._damaged = self._late = self._taken = self._errors = 0
+        self._decoded = self._damaged = self._capped = self._late = self._taken = self._errors = 0
+        self._order = order or Order()
+        self._limit: RateLimit | None = None
+        self._limit_fps: float | None = None
         self._end: Exception | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"decode {stream.id}", daemon=True)
@@ -84,9 +91,10 @@ class PyavSource:
     def counts(self) -> SourceCounts:
         """Return what was decoded and dropped so far; final once closed."""
         with self._has_changed:
-            inside = self._decoded - self._taken - self._late - self._damaged
+            inside = self._decoded - self._taken - self._late - self._damaged - self._capped
             dropped = {
                 DropReason.DAMAGED: self._damaged,
+                DropReason.CAPPED: self._capped,
                 DropReason.LATE: self._late,
                 DropReason.STOPPED: inside if self._closing.is_set() else 0,
             }
@@ -171,12 +179,21 @@ class PyavSource:
                 self._has_changed.wait_for(self._closing.is_set, self._seconds_until(pts_ns))
             if self._closing.is_set():
                 return False
+            if self._is_live and not self._admits(pts_ns):
+                self._capped += 1
+                return True
             if self._is_live:
                 self._late += len(self._frames)
                 self._frames.clear()
             self._frames.append((self._decoded, pts_ns, arrived_ns, frame))
             self._has_changed.notify_all()
             return True
+
+    def _admits(self, pts_ns: int) -> bool:
+        most_fps = self._order.now.max_fps  # what else is ordered, FFmpeg's binding cannot count
+        if most_fps != self._limit_fps:
+            self._limit_fps, self._limit = most_fps, None if most_fps is None else RateLimit(most_fps)
+        return self._limit is None or self._limit.admits(pts_ns)
 
     def _seconds_until(self, pts_ns: int) -> float:
         now_ns = time.monotonic_ns()

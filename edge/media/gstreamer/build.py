@@ -52,6 +52,7 @@ class PipelineBuilder:
     Attributes:
         pipeline: the pipeline, in state NULL.
         problem: what went wrong in a callback of a streaming thread, for the reader to raise.
+        decoder: the element that decodes; None as long as the codec is not known, and for decodebin.
         clean: tells which frames are clean; None as long as the codec is not known.
         sender_clock: of an RTSP camera, when it has taken its pictures.
         container_colour: colorimetry that the container states of H.264 or H.265, which the coded video overrules.
@@ -69,6 +70,7 @@ class PipelineBuilder:
         self._handlers: list[tuple[Any, int]] = []
         self._probes: list[tuple[Any, int]] = []
         self.problem: Exception | None = None
+        self.decoder: Any = None
         self.clean: CleanFrames | None = None
         self.container_colour: str | None = None
         self.sender_clock = SenderClock(stream.id) if address.scheme in ("rtsp", "rtsps") else None
@@ -254,6 +256,7 @@ class PipelineBuilder:
         self._set_decoder_properties(decoder)
         element = decoder.get_by_name("decoder")
         if not is_late:
+            self.decoder = element
             is_libav_h264 = element.get_factory().get_name() == "avdec_h264"
             self.clean = CleanFrames(decoder, self.pipeline.get_by_name("decoded"), has_marks=is_libav_h264)
         if is_late:

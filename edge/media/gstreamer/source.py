@@ -15,6 +15,8 @@ from edge.media.gstreamer.bus import BusReader
 from edge.media.gstreamer.gate import Gate
 from edge.media.gstreamer.loop import GstLoop
 from edge.media.gstreamer.native import NO_TIME, Counter, HeldCaps, PixelLayout, RunningClock, Sample, Sink
+from edge.media.gstreamer.shedding import GstShedding
+from edge.media.shedding import Order
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, Preprocess, SourceCounts, StreamId
 
 __all__ = ["GstSource"]
@@ -34,7 +36,15 @@ class GstSource:
     call, since live decoders have few buffers.
     """
 
-    def __init__(self, stream: StreamConfig, address: Address, *, preprocess: Preprocess, is_nvmm: bool) -> None:
+    def __init__(
+        self,
+        stream: StreamConfig,
+        address: Address,
+        *,
+        preprocess: Preprocess,
+        is_nvmm: bool,
+        order: Order | None = None,
+    ) -> None:
         self._config = stream
         self._stream = StreamId(stream.id)
         self._address = address
@@ -47,6 +57,8 @@ class GstSource:
         kept = self._pipeline.get_by_name("kept")
         self._kept = None if kept is None else Counter(kept)
         self._clock = RunningClock(self._pipeline)
+        self._order = order or Order()
+        self._shedding = GstShedding(self._pipeline.get_by_name("decoded"), lambda: builder.decoder)
         self._gate = Gate(self._pipeline, preprocess, container_colour=lambda: builder.container_colour)
         self._bus = BusReader(self._pipeline.get_bus(), address, is_live=not address.is_file_like)
         self._loop = GstLoop(self._pipeline, address.shown) if stream.loop and address.is_file_like else None
@@ -107,6 +119,8 @@ class GstSource:
                 raise SourceError(f"{self.stream}: read from a closed source")
             if now_ns - self._listened_at_ns >= _LISTEN_EVERY_NS or self._loop is not None:
                 self._check_bus(now_ns)
+            if self._order.now is not self._shedding.now and self._is_live:
+                self._shedding.obey(self._order.now)
             sample = self._sink.pull(min(max(0, deadline_ns - now_ns), self._slice_ns))
             now_ns = time.monotonic_ns()
             if sample is not None:
@@ -130,10 +144,12 @@ class GstSource:
         decoded, clean = self._decoded(), self._builder.clean
         by_rate = decoded - self._kept.count() if self._kept is not None else 0
         # Of the frames that were not taken, those are late whose successors were; the others are still on their way.
-        late = max(0, self._last_number - self._taken - by_rate)
-        inside = decoded - self._taken - by_rate - late
+        capped = self._shedding.capped
+        late = max(0, self._last_number - self._taken - by_rate - capped)
+        inside = decoded - self._taken - by_rate - capped - late
         dropped = {
             DropReason.MAX_FPS: by_rate,
+            DropReason.CAPPED: capped,
             DropReason.DAMAGED: self._damaged,
             DropReason.LATE: late,
             DropReason.STOPPED: inside if self._closing.is_set() else 0,
@@ -141,6 +157,7 @@ class GstSource:
         return SourceCounts(
             decoded=decoded,
             dropped={why: count for why, count in dropped.items() if count},
+            skipped=self._shedding.skipped,
             errors=self._bus.warnings + self._corrupt + (clean.errors if clean is not None else 0),
         )
 
@@ -151,7 +168,7 @@ class GstSource:
                 return
             self._closing.set()
             self._pipeline.set_state(load().gst.State.NULL)
-            for part in (self._builder, self._gate, self._loop):
+            for part in (self._builder, self._gate, self._loop, self._shedding):
                 if part is not None:
                     part.disconnect()
 

@@ -66,8 +66,22 @@ def _streams(moment: Moment) -> Iterator[Metric]:
     yield _counter("edge_stream_reconnects_total", "How often a stream was opened again.", _STREAM, again)
     errors = {(one.stream,): float(one.errors) for one in streams}
     found = {(one.stream,): float(one.detections) for one in streams}
+    skipped = {(one.stream,): float(one.skipped) for one in streams}
+    caps = {(name,): one.max_fps for name, one in moment.report.shedding.items() if one.max_fps is not None}
+    yield _counter(
+        "edge_pictures_skipped_total", "Coded pictures that were not decoded, by overload.", _STREAM, skipped
+    )
+    yield _gauge("edge_stream_cap_fps", "Frame rate above which frames are let go, by overload.", _STREAM, caps)
+    yield _gauge(
+        "edge_overload_level", "0: all frames, 1: rates capped, 2: pictures skipped.", (), {(): _level(moment)}
+    )
     yield _counter("edge_decode_errors_total", "Errors of the decoder.", _STREAM, errors)
     yield _counter("edge_detections_total", "Detections found.", _STREAM, found)
+
+
+def _level(moment: Moment) -> float:
+    orders = moment.report.shedding.values()
+    return 2.0 if any(one.skips for one in orders) else float(bool(orders))
 
 
 def _stages(counters: Counters) -> Iterator[Metric]:

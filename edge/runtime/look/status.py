@@ -56,6 +56,7 @@ def status_json(moment: Moment, places: Mapping[str, Mapping[str, Any]] = Mappin
 
 def _stream(moment: Moment, stream: StreamReport, places: Mapping[str, Any]) -> dict[str, Any]:
     status = moment.report.statuses[stream.stream]
+    order = moment.report.shedding.get(stream.stream)
     return {
         "id": stream.stream,
         "state": status.state.value,
@@ -65,6 +66,8 @@ def _stream(moment: Moment, stream: StreamReport, places: Mapping[str, Any]) -> 
         "decoded": stream.decoded,
         "inferred": stream.inferred,
         "dropped": {reason.value: count for reason, count in stream.dropped.items()},
+        "skipped": stream.skipped,
+        "cap_fps": None if order is None else _rounded(order.max_fps),
         "in_flight": stream.unaccounted,
         "decode_errors": stream.errors,
         "detections": stream.detections,

@@ -86,6 +86,17 @@ class Batcher:
             if terms.max_age_ns is not None:
                 self._max_age_ns[stream] = terms.max_age_ns
 
+    @property
+    def terms(self) -> Mapping[StreamId, Terms]:
+        """Those of streams that have other ones than most."""
+        return self._shares.terms
+
+    @property
+    def live(self) -> frozenset[StreamId]:
+        """The streams that are up and live."""
+        with self._lock:
+            return frozenset(stream for stream, is_live in self._up.items() if is_live)
+
     def leave(self, stream: StreamId) -> None:
         """No longer wait for a stream."""
         with self._lock:

@@ -159,7 +159,7 @@ def _p95_ms(durations_ns: Collection[int]) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReport:
-    """The account of one stream. `unaccounted` is 0 when decoded = inferred + sum of dropped."""
+    """The account of one stream. `unaccounted` is 0 when decoded = inferred + sum of dropped; `skipped` is apart."""
 
     stream: StreamId
     decoded: int
@@ -168,6 +168,7 @@ class StreamReport:
     dropped: Mapping[DropReason, int]
     errors: int
     fps: float
+    skipped: int = 0
 
     @property
     def unaccounted(self) -> int:
@@ -190,4 +191,5 @@ def report_stream(stream: StreamId, source: SourceCounts, counters: Counters) ->
         },
         errors=source.errors,
         fps=counted.fps,
+        skipped=source.skipped,
     )

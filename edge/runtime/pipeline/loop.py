@@ -60,6 +60,8 @@ class InferenceLoop:
         self.error: BaseException | None = None
         self.turns = 0  # grows as long as the loop is not stuck, also while there is nothing to infer
         self.turned_at_ns = 0  # monotonic
+        self.busy_ns = 0  # in which the engine had a batch
+        self._free_at_ns = 0
 
     @property
     def name(self) -> str:
@@ -104,6 +106,8 @@ class InferenceLoop:
         batch, started_at_ns = running
         output = self._engine.wait(batch.index)
         inferred_at_ns = time.monotonic_ns()
+        self.busy_ns += inferred_at_ns - max(started_at_ns, self._free_at_ns)
+        self._free_at_ns = inferred_at_ns
         seen = self._look_at(batch)
         self._batcher.give_back(batch.index)
         # The next batch runs while this one is read out; its outputs are its own, so they do not meet.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from edge.media.camera import StreamStatus
+from edge.media.shedding import Shedding
 from edge.runtime.pipeline.counters import RecentTimes, StreamReport
 from edge.types import Precision, StreamId, StreamState
 
@@ -27,7 +28,8 @@ class RunReport:
     """A snapshot, or the final account, of a running pipeline.
 
     `turns` of the inference loop show that it is alive; `has_work` tells that frames are inferred now, or could be.
-    `hanging` are the names of threads that do not come back from a call.
+    `hanging` are the names of threads that do not come back from a call, `engine_busy_s` the time in which the engine
+    had a batch, `shedding` what streams leave out now because the machine cannot keep up.
     """
 
     name: str
@@ -44,6 +46,8 @@ class RunReport:
     has_work: bool
     hanging: tuple[str, ...]
     is_final: bool
+    engine_busy_s: float = 0.0
+    shedding: Mapping[str, Shedding] = field(default_factory=dict)
 
     @property
     def inferred(self) -> int:
@@ -103,6 +107,7 @@ class RunReport:
             "inferred": stream.inferred,
             "dropped": {reason.value: count for reason, count in stream.dropped.items()},
             "unaccounted": stream.unaccounted,
+            "skipped": stream.skipped,
             "decode_errors": stream.errors,
             "detections": stream.detections,
             "fps": round(stream.fps, 2),

@@ -38,6 +38,11 @@ class FairShares:
         self._given: dict[StreamId, float] = {}
         self._floor = 0.0
 
+    @property
+    def terms(self) -> Mapping[StreamId, Terms]:
+        """Those of streams that have other ones than most; a copy."""
+        return dict(self._terms)
+
     def set_terms(self, stream: StreamId, terms: Terms) -> None:
         """Let a stream ask for something else from now on."""
         self._terms[stream] = terms

@@ -18,10 +18,10 @@ from edge.runtime.serve.last_switch import LastSwitch
 from edge.runtime.serve.publishing import birth_message, make_frame_publisher, make_publisher
 from edge.runtime.serve.release import Deployed
 from edge.runtime.serve.reload import Reloader
-from edge.runtime.serve.service import Parts
+from edge.runtime.serve.service import Parts, ReliefParts
 from edge.runtime.serve.stream_states import StreamStates
-from edge.runtime.serve.streams import StreamMaker, class_filters, terms_of
-from edge.types import StreamId
+from edge.runtime.serve.streams import StreamMaker, class_filters, stated_rates, terms_of
+from edge.types import ModelSpec, StreamId
 
 __all__ = ["build_parts"]
 
@@ -57,7 +57,6 @@ def build_parts(
     following = make_following(followers, publisher, info)
     streams = [StreamId(stream.id) for stream in config.streams]
     states = StreamStates(streams, publisher, device=info.device, on_change=following.change)
-    annotator = None if annotate_dir is None else Annotator(annotate_dir, labels=spec.labels, every_s=annotate_every_s)
     counters = Counters()
     batcher = _batcher(pipeline, running.engine, counters)
     last_switch = None if deployed is None else LastSwitch(publisher, deployed.layout, device=info.device)
@@ -75,17 +74,22 @@ def build_parts(
             detector=detector_of(pipeline, spec),
             class_filter=filters,
             on_results=lambda results: following.follow(results, frames.publish),
-            onlookers=[one for one in (shown.pictures, annotator) if one is not None],
+            onlookers=[shown.pictures, *_annotators(annotate_dir, spec, every_s=annotate_every_s)],
         ),
         batcher=batcher,
         counters=counters,
         publisher=publisher,
         states=states,
+        relief=ReliefParts(orders=maker.orders, config=config.overload, stated_fps=stated_rates(pipeline)),
         following=following,
         last_switch=last_switch,
         reload=reload,
         status=StatusServer(shown, config.http, socket_path=socket_path),
     )
+
+
+def _annotators(folder: Path | None, spec: ModelSpec, *, every_s: float) -> list[Annotator]:
+    return [] if folder is None else [Annotator(folder, labels=spec.labels, every_s=every_s)]
 
 
 def _batcher(pipeline: Pipeline, engine: Engine, counters: Counters) -> Batcher:

@@ -11,8 +11,9 @@ from edge.config.load import Pipeline, load_pipeline
 from edge.device.layout import Layout
 from edge.device.notify import Notifier
 from edge.runtime.pipeline.report import RunReport
+from edge.runtime.serve.admission import Admission, measure_engine
 from edge.runtime.serve.heartbeat import Heartbeat, health_path
-from edge.runtime.serve.overload import Overload
+from edge.runtime.serve.overload import Overload, Relief
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.release import Deployed, open_release
 from edge.runtime.serve.service import Parts, Service
@@ -92,20 +93,27 @@ def serve(
 
     Raises:
         EngineError: if the engine fails.
+        ConfigError: if it cannot serve what the streams state, and the pipeline file asks to be refused then.
     """
     heartbeat.loading("warming up the engine")
     try:
         warm_up(parts.inference.engine)
+        admission = _admission(parts)
     except BaseException:
         parts.inference.engine.close()
         parts.publisher.close()
         raise
     heartbeat.ready()
     overload = Overload(lambda what: parts.states.alarm(what, about="overload"))
+    relief = _relief(parts)
 
     def tick(report: RunReport) -> None:
         heartbeat.tick(report)
         overload.tick(report)
+        if relief is not None:
+            relief.tick(report)
+        if admission is not None:
+            admission.tick(report)
         if parts.last_switch is not None:
             parts.last_switch.tick()
         if parts.status is not None:
@@ -118,3 +126,27 @@ def serve(
         return Service(parts, on_stop=heartbeat.stopping).run(
             stop, duration_s=duration_s, on_tick=tick, tick_s=heartbeat.every_s, reload=reload
         )
+
+
+def _relief(parts: Parts) -> Relief | None:
+    if not parts.relief.config.adapt:
+        return None
+    return Relief(
+        parts.relief.orders,
+        live=lambda: parts.batcher.live,
+        terms=lambda: parts.batcher.terms,
+        tell=lambda what: parts.states.alarm(what, about="relief"),
+    )
+
+
+def _admission(parts: Parts) -> Admission | None:
+    at_start = parts.relief.config.at_start
+    if at_start == "ignore" or not parts.relief.stated_fps:
+        return None
+    admission = Admission(
+        measure_engine(parts.inference.engine),
+        tell=lambda what: parts.states.alarm(what, about="admission"),
+        live=lambda: parts.batcher.live,
+    )
+    admission.at_start(parts.relief.stated_fps, refuses=at_start == "refuse")
+    return admission

@@ -7,12 +7,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from edge.config.schema import OverloadConfig
 from edge.deadline import Deadline
 from edge.errors import EdgeError
 from edge.media.camera import StreamStatus
+from edge.media.shedding import Orders
 from edge.protocols import FrameSource, Publisher
 from edge.reading import read_file
 from edge.runtime.look.server import StatusServer
@@ -28,13 +30,25 @@ from edge.runtime.serve.running_streams import RunningStreams
 from edge.runtime.serve.stream_states import StreamStates
 from edge.types import DropReason, Precision, StreamId
 
-__all__ = ["Parts", "Service"]
+__all__ = ["Parts", "ReliefParts", "Service"]
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.1
 _PULLER_STOP_S = 10.0
 _DRAIN_S = 30.0
 _FLUSH_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReliefParts:
+    """What is done where the machine cannot keep up: the orders that sources obey, and what the pipeline file says.
+
+    `stated_fps` is the `max_fps` of each live stream, None where it states none.
+    """
+
+    orders: Orders = field(default_factory=Orders)
+    config: OverloadConfig = field(default_factory=OverloadConfig)
+    stated_fps: Mapping[StreamId, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +67,7 @@ class Parts:
     counters: Counters
     publisher: Publisher
     states: StreamStates
+    relief: ReliefParts = field(default_factory=ReliefParts)
     following: Following | None = None
     last_switch: LastSwitch | None = None
     reload: Callable[[], Changes] | None = None
@@ -204,6 +219,8 @@ class Service:
             recent=parts.counters.recent(),
             turns=self._loop.turns,
             has_work=self._loop.has_work,
+            engine_busy_s=self._loop.busy_ns / 1e9,
+            shedding=parts.relief.orders.in_force(),
             hanging=() if is_final else self._hanging(),
             is_final=is_final,
         )

@@ -26,7 +26,7 @@ def struct_keys(struct):
 def sections():
     config = msgspec.convert(documented(), PipelineConfig, strict=True)
     yield documented(), config
-    for name in ("model", "batch", "mqtt", "publish"):
+    for name in ("model", "batch", "mqtt", "publish", "overload", "http"):
         yield documented()[name], getattr(config, name)
     yield documented()["streams"][0], config.streams[0]
     engine = documented()["engine"]

@@ -289,6 +289,6 @@ def test_the_report_has_stable_keys(make, spec):
     }  # fmt: skip
     assert set(content["streams"][0]) == {
         "id", "state", "reason", "reconnects", "decoded", "inferred", "dropped", "unaccounted", "decode_errors",
-        "detections", "fps",
+        "detections", "fps", "skipped",
     }  # fmt: skip
     assert 0 < content["seconds"] <= time.monotonic() - started

@@ -1,0 +1,45 @@
+"""What a stream is to leave out while the machine cannot keep up; ordered by one thread, obeyed by another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["EVERYTHING", "Order", "Orders", "Shedding"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shedding:
+    """Frames above `max_fps` are let go behind the decoder; None: no limit.
+
+    With `skips`, pictures that no other picture refers to are not even decoded, where the stream has such.
+    """
+
+    max_fps: float | None = None
+    skips: bool = False
+
+
+EVERYTHING = Shedding()
+"""Nothing is left out."""
+
+
+@dataclass(slots=True)
+class Order:
+    """What holds for one stream, over all its connections. Replaced as a whole, so that readers need no lock."""
+
+    now: Shedding = EVERYTHING
+
+
+@dataclass(slots=True)
+class Orders:
+    """Those of all streams, made when first asked for."""
+
+    _all: dict[str, Order] = field(default_factory=dict)
+
+    def of(self, stream: str) -> Order:
+        """Return that of a stream."""
+        return self._all.setdefault(stream, Order())
+
+    def in_force(self) -> Mapping[str, Shedding]:
+        """Return what is left out now, of those streams that leave something out."""
+        return {stream: order.now for stream, order in list(self._all.items()) if order.now != EVERYTHING}

@@ -1,0 +1,127 @@
+"""Frames left out of real streams, and back: rates, counts that balance, pictures that stay whole."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+
+from edge.config.schema import StreamConfig
+from edge.media.select import make_source
+from edge.media.shedding import EVERYTHING, Order, Shedding
+from edge.types import DropReason
+from tests.support.clips import CANVAS, number_of, write_clip
+from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+
+CODECS = {"h264": ("libx264", {"b_frames": 2}), "h265": ("libx265", {"x265": "bframes=2:b-pyramid=0"})}
+DEADLINE_S = 30.0
+
+
+@pytest.fixture(params=CODECS)
+def camera(request, tmp_path):
+    """An RTSP camera that sends a disposable picture or two of three, and an order for it."""
+    require_gstreamer("rtspsrc", "avdec_h264", "avdec_h265", server=True)
+    codec, options = CODECS[request.param]
+    clip = write_clip(tmp_path / f"clip.{request.param}", count=60, codec=codec, gop=30, **options)
+    order = Order()
+    with RtspServer({"/a": RtspMount(str(clip), request.param)}) as server:
+        config = StreamConfig(id="a", uri=server.url("/a"), decoder="software")
+        source = make_source(config, preprocess=CANVAS, base_dir=tmp_path, order=order)
+        source.open()
+        yield source, order
+        source.close()
+
+
+def frames_until(source, is_over):
+    """Return the frames that come until then, without their pixels, and the numbers in their pictures."""
+    headers, numbers, ends_at_s = [], [], time.monotonic() + DEADLINE_S
+    while not is_over(headers):
+        assert time.monotonic() < ends_at_s, source.counts()
+        frame = source.read(0.2)
+        if frame is not None:
+            headers.append(frame.header)
+            numbers.append(number_of(frame.image))
+    return headers, numbers
+
+
+def gaps_ms(headers):
+    return [(after.pts_ns - before.pts_ns) / 1e6 for before, after in itertools.pairwise(headers)]
+
+
+def test_a_cap_lets_frames_go_behind_the_decoder_and_counts_them(camera):
+    source, order = camera
+    frames_until(source, lambda headers: len(headers) >= 10)
+
+    order.now = Shedding(max_fps=10.0)
+    headers, _ = frames_until(source, lambda headers: len(headers) >= 15)
+
+    assert min(gaps_ms(headers[2:])) >= 70
+    capped = source.counts().dropped[DropReason.CAPPED]
+    assert capped >= 20
+    order.now = EVERYTHING
+    headers, _ = frames_until(source, lambda headers: len(headers) >= 20)
+    assert sorted(gaps_ms(headers[3:]))[8] < 40
+    source.close()
+    after = source.counts()
+    assert after.dropped[DropReason.CAPPED] - capped <= 4
+    assert after.skipped == 0
+
+
+def test_pictures_that_no_other_refers_to_are_not_decoded_and_the_others_stay_whole(camera):
+    source, order = camera
+    frames_until(source, lambda headers: len(headers) >= 10)
+
+    order.now = Shedding(max_fps=30.0, skips=True)
+    frames_until(source, lambda headers: source.counts().skipped >= 40)
+    before = source.counts()
+    _, numbers = frames_until(source, lambda headers: source.counts().skipped >= before.skipped + 40)
+    after = source.counts()
+
+    decoded, skipped = after.decoded - before.decoded, after.skipped - before.skipped
+    assert skipped >= 0.3 * (decoded + skipped)
+    assert not after.dropped.get(DropReason.DAMAGED)
+    assert after.errors == before.errors
+    # A picture whose reference is missing would show another number, or none that belongs to the clip.
+    assert set(numbers) <= set(range(60))
+    assert sum(gap >= 2 for gap in gaps(numbers)) >= 0.3 * len(numbers)
+    order.now = EVERYTHING
+    _, numbers = frames_until(source, lambda headers: len(headers) >= 30)
+    assert sorted(gaps(numbers))[len(numbers) // 2] == 1
+
+
+def gaps(numbers):
+    return [(after - before) % 60 for before, after in itertools.pairwise(numbers)]
+
+
+@pytest.mark.parametrize("decoder", ["software", "pyav"])
+def test_counts_balance_with_a_cap(tmp_path, decoder):
+    if decoder == "software":
+        require_gstreamer("avdec_h264")
+    clip = write_clip(tmp_path / "clip.mp4", count=60)
+    order = Order(Shedding(max_fps=10.0))
+    config = StreamConfig(id="a", uri=str(clip), realtime=True, loop=True, decoder=decoder)
+    source = make_source(config, preprocess=CANVAS, base_dir=tmp_path, order=order)
+    source.open()
+
+    headers, _ = frames_until(source, lambda headers: len(headers) >= 8)
+    source.close()
+
+    counts = source.counts()
+    assert counts.decoded == len(headers) + sum(counts.dropped.values())
+    assert counts.dropped[DropReason.CAPPED] >= 10
+
+
+def test_a_file_that_waits_for_its_reader_loses_nothing(tmp_path):
+    require_gstreamer("avdec_h264")
+    clip = write_clip(tmp_path / "clip.mp4", count=30)
+    order = Order(Shedding(max_fps=1.0, skips=True))
+    source = make_source(
+        StreamConfig(id="a", uri=str(clip), decoder="software"), preprocess=CANVAS, base_dir=tmp_path, order=order
+    )
+    source.open()
+
+    _, numbers = frames_until(source, lambda headers: len(headers) >= 30)
+    source.close()
+
+    assert numbers == list(range(30))

@@ -1,0 +1,65 @@
+"""A pipeline that asks for more than its engine does, as a person and a subscriber are told of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.clips import write_clip
+from tests.support.runs import Run
+
+pytestmark = pytest.mark.integration
+MODEL = Path(__file__).parents[3] / "edge" / "demo" / "model" / "traffic.onnx"
+FPS = 1000.0  # of each of eight streams: more than any machine that tests run on does with a detector of this size
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    made = Run(tmp_path, MODEL, monkeypatch)
+    yield made
+    made.end_all()
+
+
+@pytest.fixture
+def streams(tmp_path):
+    clip = write_clip(tmp_path / "clip.mp4", count=30)
+    return [{"id": f"s{i}", "uri": str(clip), "realtime": True, "max_fps": FPS} for i in range(8)]
+
+
+def test_it_is_told_with_figures_and_runs_all_the_same(run, streams):
+    stats, told = run.complete(streams)
+
+    assert stats["balanced"]
+    assert stats["inferred"] > 0
+    assert "the engine cannot serve what the streams ask for reason=8000.0 fps are wanted, " in told
+    states = [json.loads(line) for line in (run.folder / "out.jsonl").read_text().splitlines()]
+    reasons = [one["reason"] for one in states if one["schema"] == "edge.state/1" and one.get("reason")]
+    assert any("8000.0 fps are wanted" in reason and "would fit" in reason for reason in reasons), states[:3]
+
+
+def test_it_is_refused_where_the_pipeline_file_asks_for_that(run, streams):
+    _, told = run.complete(streams, overload={"at_start": "refuse"}, expected=2)
+
+    assert "the engine cannot serve what the streams ask for: 8000.0 fps are wanted, " in told
+
+
+def test_doctor_measures_beforehand(run, streams):
+    path = run.write([{**stream, "max_fps": 0.01} for stream in streams])
+
+    def doctor():
+        command = [sys.executable, "-m", "edge.cli.edge_runtime", "doctor", "--json", "--pipeline", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        return json.loads(done.stdout)["engine of p.yaml"]
+
+    found = doctor()
+    assert found["here"]
+    assert "0.1 fps are wanted" in found["detail"]
+    run.write(streams)
+    found = doctor()
+    assert not found["here"]
+    assert not found["needed"]
+    assert "8000.0 fps are wanted" in found["detail"]

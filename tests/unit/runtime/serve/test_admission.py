@@ -1,0 +1,137 @@
+"""Whether an engine can serve what streams ask for: figures worked out by hand, and a clock of its own."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from edge.errors import ConfigError
+from edge.runtime.serve.admission import Admission, EngineSpeed, judge, measure_engine
+from edge.types import StreamId
+from tests.unit.runtime.serve.test_watchdog import DOWN, UP, account
+
+A, B, C = StreamId("s0"), StreamId("s1"), StreamId("s2")
+FORTY = EngineSpeed(rows=4, batch_s=0.1)  # 40 frames per second
+
+
+class Engine:
+    """Takes the times that it is given, in turn."""
+
+    max_batch = 4
+
+    def __init__(self, *times_s):
+        self.times_s, self.now_s, self.batches = list(times_s), 0.0, 0
+
+    def start(self, index, count):
+        assert count == self.max_batch
+
+    def wait(self, index):
+        self.now_s += self.times_s[min(self.batches, len(self.times_s) - 1)]
+        self.batches += 1
+        return np.zeros(0)
+
+
+def test_what_is_measured_is_the_median_of_full_batches():
+    engine = Engine(0.5, 0.1, 0.1)
+
+    assert measure_engine(engine, clock_s=lambda: engine.now_s) == EngineSpeed(rows=4, batch_s=0.3)
+    assert engine.batches == 2
+    engine = Engine(0.1, 0.3, 0.1, 0.1, 0.1)
+    assert measure_engine(engine, clock_s=lambda: engine.now_s).fps == pytest.approx(20)
+
+
+def test_a_quick_engine_is_not_measured_for_ever():
+    engine = Engine(0.001)
+
+    measure_engine(engine, clock_s=lambda: engine.now_s)
+
+    assert engine.batches == 20
+
+
+def test_what_fits_is_said_with_its_figures():
+    verdict = judge(FORTY, {A: 15.0, B: 15.0})
+
+    assert verdict.is_served
+    assert verdict.text == (
+        "30.0 fps are wanted, 40.0 are served (100.0 ms for a batch of 4, measured); decoding is not included"
+    )
+
+
+def test_what_does_not_fit_is_said_with_what_would():
+    verdict = judge(FORTY, {A: 30.0, B: 30.0, C: 5.0})
+
+    assert not verdict.is_served
+    assert "65.0 fps are wanted, 40.0 are served" in verdict.text
+    assert "max_fps 17.5 for each would fit, or 1 of 3 streams as they are" in verdict.text
+
+
+def test_a_rate_that_nobody_states_is_not_guessed():
+    verdict = judge(FORTY, {A: None, B: 30.0})
+
+    assert verdict.is_served
+    assert verdict.text.endswith("decoding is not included, nor are streams whose rate is not stated: s0")
+
+
+class Run:
+    def __init__(self):
+        self.told, self.live = [], frozenset((A, B))
+        self.admission = Admission(FORTY, tell=self.told.append, live=lambda: self.live)
+        self.second, self.counts, self.state = 0, [0, 0], UP
+        self.seconds(0, 0, 0)
+
+    def seconds(self, count, *fps):
+        for _ in range(max(1, count)):
+            self.second += bool(count)
+            self.counts = [one + more for one, more in zip(self.counts, fps, strict=True)]
+            report = account(turns=1, batches=1, streams=[(self.state, one, one, 0) for one in self.counts])
+            times = dataclasses.replace(report.times, elapsed_s=float(self.second))
+            self.admission.tick(dataclasses.replace(report, times=times))
+
+
+def test_rates_that_come_are_judged_once_after_ten_seconds(caplog):
+    run = Run()
+    run.seconds(9, 30, 30)
+    assert run.told == []
+
+    run.seconds(1, 30, 30)
+    run.seconds(30, 30, 30)
+
+    assert len(run.told) == 1
+    assert run.told[0].startswith("the engine cannot serve what the streams ask for: 60.0 fps are wanted, 40.0 are")
+    assert "max_fps 20.0 for each would fit, or 1 of 2 streams" in run.told[0]
+    assert caplog.text.count("the engine cannot serve") == 1
+
+
+def test_cameras_that_are_away_are_waited_for():
+    run = Run()
+    run.state = DOWN
+    run.seconds(40, 30, 0)
+    assert run.told == []
+
+    run.state = UP
+    run.seconds(10, 10, 10)
+
+    assert run.told == [None]
+
+
+def test_streams_of_a_reload_are_judged_as_well():
+    run = Run()
+    run.live = frozenset((A,))
+    run.seconds(10, 30, 30)
+    run.live = frozenset((A, B))
+    run.seconds(10, 30, 30)
+
+    assert run.told[0] is None
+    assert "60.0 fps are wanted" in run.told[1]
+
+
+def test_stated_rates_are_judged_at_once_and_refused_where_that_is_asked_for(caplog):
+    run = Run()
+    run.admission.at_start({A: 30.0, B: 30.0}, refuses=False)
+
+    assert "60.0 fps are wanted" in run.told[0]
+    with pytest.raises(ConfigError, match=r"cannot serve what the streams ask for: 60\.0 fps are wanted") as raised:
+        run.admission.at_start({A: 30.0, B: 30.0}, refuses=True)
+    assert "at_start: warn" in raised.value.hint
+    run.admission.at_start({A: 10.0, B: None}, refuses=True)
+    assert run.told[-1] is None

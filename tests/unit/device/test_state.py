@@ -125,6 +125,18 @@ def test_a_list_that_a_killed_process_left_is_durable_once_somebody_has_relied_o
     assert all(str(device.layout.bad) in dict(tree) for tree in files.trees_after_cut())
 
 
+def test_counters_that_a_killed_process_left_are_durable_once_somebody_has_relied_on_them():
+    files = CutFiles(BARE)
+    device = device_over(files)
+    seen = Counters(sequences={"main": 3}, newest_created_at="2026-01-01T00:00:00Z")
+    with killed_before_sync_of(files, device.layout.counters.parent):
+        raise_counters(device.layout, device.durable, seen)
+
+    assert raise_counters(device.layout, device.durable, seen) == seen
+
+    assert all(str(device.layout.counters) in dict(tree) for tree in files.trees_after_cut())
+
+
 @contextlib.contextmanager
 def killed_before_sync_of(files, folder):
     class Killed(BaseException):

@@ -163,6 +163,22 @@ _ALL = (
     LogEvent(
         "messages-not-kept", "messages are not kept over a restart", "look at /run/edge-runtime: space and rights"
     ),
+    LogEvent("messages-in-memory-only", "messages are in memory only", "look at /var/lib/edge-runtime: " + _DISK),
+    LogEvent("messages-on-disk-again", "messages are kept on the disk again", _NOTHING),
+    LogEvent("messages-not-on-disk", "messages are not all on the disk at the end", "they are in /run; " + _DISK),
+    LogEvent("messages-on-disk", "messages are on the disk", _NOTHING + ": an earlier run could not send them"),
+    LogEvent(
+        "messages-on-disk-damaged",
+        "messages on the disk are damaged",
+        _NOTHING + ": they are declared as a gap; if it repeats, look at the disk",
+    ),
+    LogEvent(
+        "spool-damaged",
+        "spool is damaged",
+        _NOTHING + ": what is missing is declared as a gap; if it repeats, look at the disk",
+    ),
+    LogEvent("spool-failed", "spool failed", _REPORT),
+    LogEvent("power-loss", "the last run did not end by itself", "look at the power supply, if nobody pulled the plug"),
     LogEvent(
         "gaps-too-many",
         "gap records are too many to be kept over the process",

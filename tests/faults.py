@@ -113,7 +113,7 @@ FAULTS: dict[int, tuple[str, str, str]] = {
     37: (
         "The service is killed at random points",
         "what it had accepted is sent by the next start, or declared",
-        "power cuts: what is in the ring is lost then; two hundred kills with EDGE_LONG_TESTS",
+        "two hundred kills with EDGE_LONG_TESTS",
     ),
     38: (
         "The ring of messages is damaged, or has no room",

@@ -12,7 +12,7 @@ import msgspec
 
 from edge.config.convert import convert, split_location
 from edge.config.document import Document, Location, read_document
-from edge.config.schema import MqttConfig, PipelineConfig, StreamConfig
+from edge.config.schema import MqttConfig, PipelineConfig, SpoolConfig, StreamConfig
 from edge.config.tracking import tracking_contradictions
 from edge.config.uris import is_fixed, local_path
 from edge.errors import ConfigError
@@ -86,6 +86,7 @@ def _contradictions(pipeline: Pipeline, *, is_for_here: bool) -> Iterator[tuple[
         yield ("model", "fallback"), problem
     if config.mqtt is None and config.publish.jsonl is None:
         yield ("publish",), "nothing would leave this machine; add mqtt, or publish.jsonl ('-' is stdout)"
+    yield from _spool_contradictions(config.mqtt)
     seen: dict[str, int] = {}
     for index, stream in enumerate(config.streams):
         if stream.id in seen:
@@ -96,6 +97,15 @@ def _contradictions(pipeline: Pipeline, *, is_for_here: bool) -> Iterator[tuple[
         yield from _stream_contradictions(
             pipeline, index, stream, may_be_absent=not is_for_here and is_fixed(stream.uri)
         )
+
+
+def _spool_contradictions(mqtt: MqttConfig | None) -> Iterator[tuple[Location, str]]:
+    if mqtt is None or mqtt.spool is False:
+        return
+    max_mib = (SpoolConfig() if mqtt.spool is True else mqtt.spool).max_mib
+    if max_mib < 2 * mqtt.memory_mib:
+        where = ("mqtt", "memory_mib") if mqtt.spool is True else ("mqtt", "spool", "max_mib")
+        yield where, f"expected spool.max_mib {max_mib} to be at least twice memory_mib {mqtt.memory_mib}; change one"
 
 
 def _missing_files(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:

@@ -17,6 +17,7 @@ __all__ = [
     "PlaceConfig",
     "PublishConfig",
     "StreamConfig",
+    "SpoolConfig",
     "TlsConfig",
     "TrackingConfig",
     "ZoneConfig",
@@ -129,10 +130,25 @@ class TlsConfig(_Strict, frozen=True, kw_only=True):
     key: str | None = None
 
 
+class SpoolConfig(_Strict, frozen=True, kw_only=True):
+    """What waits for the broker on the disk of a service; the oldest frames go first, events last, and are declared.
+
+    Attributes:
+        max_mib: the size of the file.
+        max_age_h: what has waited longer is let go.
+        free_mib: disk that is left to others; below it frames wait in memory only.
+    """
+
+    max_mib: Annotated[int, msgspec.Meta(ge=16, le=1 << 20)] = 256
+    max_age_h: Annotated[float, msgspec.Meta(gt=0, le=8760)] = 72
+    free_mib: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] = 1024
+
+
 class MqttConfig(_Strict, frozen=True, kw_only=True):
     """The broker. TLS is on unless `tls: false` asks for plain text. `auto` falls back from MQTT v5 to v3.1.1.
 
-    `memory_mib` is how much may wait for the broker; what no longer fits is let go, the oldest first, and declared.
+    `memory_mib` is how much may wait for the broker in memory; what no longer fits waits on the disk (`spool`), or is
+    let go, the oldest first, and declared.
     """
 
     host: Host
@@ -145,6 +161,7 @@ class MqttConfig(_Strict, frozen=True, kw_only=True):
     keepalive_s: Annotated[int, msgspec.Meta(ge=5, le=3600)] = 10
     protocol: Literal["auto", "v5", "v3.1.1"] = "auto"
     memory_mib: Annotated[int, msgspec.Meta(ge=4, le=1024)] = 16
+    spool: SpoolConfig | bool = True
     home_assistant: bool | DiscoveryPrefix = False
 
 

@@ -42,7 +42,9 @@ Instant = Annotated[str, msgspec.Meta(description="RFC 3339, UTC, microseconds, 
 DeviceState = Literal["online", "degraded", "stopping", "offline"]
 DeployResult = Literal["committed", "rolled-back", "failed"]
 NumberedKind = Literal["detections", "events"]
-GapReason = Literal["spool-bytes", "spool-age", "oversize", "refused", "closed", "power-loss", "spool-corrupt"]
+GapReason = Literal[
+    "spool-bytes", "spool-age", "spool-disk", "oversize", "refused", "closed", "power-loss", "spool-corrupt"
+]
 
 LIVE_EXPIRY_S = 30
 

@@ -29,8 +29,7 @@ from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import Backoff, BrokerError, Trouble
 from edge.publish.mqtt.version import ProtocolChoice
 from edge.publish.outbox.entry import entry_from_message
-from edge.publish.outbox.kept import Left, open_kept
-from edge.publish.outbox.outbox import Outbox
+from edge.publish.outbox.opening import SpoolPlace, open_outbox
 
 __all__ = ["MqttPublisher"]
 
@@ -42,6 +41,9 @@ _FAREWELL_S = 1.0
 _LINGER_S = 0.005
 # What has waited longer goes to the topic of late messages, behind those of now.
 LIVE_S = 2.0
+
+# A message that is on its way to a connected broker is written to the disk after so many round trips.
+_PATIENT_ROUND_TRIPS = 2
 
 # Here one more attempt would do harm, or no good: a person has to act.
 _NO_LAST_ATTEMPT = frozenset({Trouble.REFUSED, Trouble.TAKEN_OVER})
@@ -70,6 +72,7 @@ class MqttPublisher:
         base_dir: Path | None = None,
         max_bytes: int = 8 << 20,
         ring_path: Path | None = None,
+        spool: SpoolPlace | None = None,
         close_timeout_s: float = 5.0,
         ack_timeout_s: float = 15.0,
         live_s: float = LIVE_S,
@@ -82,13 +85,18 @@ class MqttPublisher:
         self._endpoint = endpoint_from_config(
             config, client_id=f"edge-{info.device}", credential=credential, base_dir=base_dir
         )
-        kept, left = (None, Left()) if ring_path is None else open_kept(ring_path, max_bytes, info=info)
-        self._outbox = Outbox(device=info.device, max_bytes=max_bytes, live_s=live_s, kept=kept)
-        self._outbox.restore(left)
-        self._is_kept = kept is not None
+        opened = open_outbox(
+            info,
+            max_bytes=max_bytes,
+            live_s=live_s,
+            ring_path=ring_path,
+            spool=spool,
+            on_more=self._wake,
+            patience_s=self._patience_s,
+        )
+        self._outbox, self._keeper, self._is_kept = opened.outbox, opened.keeper, opened.is_kept
         self._suspects = Suspects()
-        self._hold_min_s = hold_min_s
-        self._lag_s = lag_s
+        self._hold_min_s, self._lag_s = hold_min_s, lag_s
         self._lag: Lag | None = None
         self._serving: Session | None = None
         self._close_timeout_s = close_timeout_s
@@ -109,11 +117,12 @@ class MqttPublisher:
         self._nudge = threading.Event()
         self._deadline_s = float("inf")
         self._awake_until_s = 0.0
-        if credential is not None and self._endpoint.tls is None:
-            _log.warning("password travels in plain text broker=%s: use TLS", self._endpoint)
+        self._warn_of_plain_password(credential)
         self._outbox.put(entry_from_message(info))
         self._thread = threading.Thread(target=self._run, name="mqtt-publisher", daemon=True)
-        self._thread.start()
+        for thread in (self._keeper, self._thread):
+            if thread is not None:
+                thread.start()
 
     @property
     def status(self) -> str:
@@ -140,8 +149,7 @@ class MqttPublisher:
             if isinstance(message, NoStreamState):
                 self._forget_stream(message.stream)
             self._outbox.put(entry_from_message(message))
-        if self._is_asleep:
-            self._waker.wake()
+        self._wake()
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything accepted is acknowledged by the broker; return whether it is.
@@ -158,6 +166,8 @@ class MqttPublisher:
             "connected": int(self._is_connected),
             "connections": self._connections,
             "largest_window": self._largest_window,
+            **({} if self._keeper is None else self._keeper.counts()),
+            **{f"declared_{reason}": count for reason, count in self._outbox.declared_by_reason().items()},
         }
 
     def by_output(self) -> Mapping[str, Mapping[str, int]]:
@@ -173,6 +183,19 @@ class MqttPublisher:
             self._nudge.set()
             self._waker.wake()
         self._thread.join(self._close_timeout_s + self._endpoint.connect_timeout_s)
+
+    def _warn_of_plain_password(self, credential: Credential | None) -> None:
+        if credential is not None and self._endpoint.tls is None:
+            _log.warning("password travels in plain text broker=%s: use TLS", self._endpoint)
+
+    def _wake(self) -> None:
+        if self._is_asleep:
+            self._waker.wake()
+
+    def _patience_s(self) -> float:
+        """Return how long a message may be on its way to a far broker before it counts as one that waits."""
+        serving = self._serving
+        return 0.0 if serving is None else _PATIENT_ROUND_TRIPS * (serving.window.round_trip_s or 0.0)
 
     def _publish_state(self, message: StateMessage | StreamStateMessage) -> None:
         with self._state_lock:
@@ -209,6 +232,8 @@ class MqttPublisher:
             except Exception:  # the border of the thread: a broker that sends nonsense must not end the publishing
                 _log.exception("publishing failed broker=%s", self._endpoint)
                 self._recover(BrokerError(Trouble.LOST, "the broker's answer was not understood"), connected_at_s)
+        if self._keeper is not None:
+            self._keeper.close()
         left = self._outbox.end()
         if left:
             what = "kept for the next start" if self._is_kept else "lost"

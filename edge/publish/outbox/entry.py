@@ -22,11 +22,12 @@ from edge.publish.messages import (
 )
 from edge.publish.outbox.ring import Slot
 
-__all__ = ["Entry", "GapRun", "Number", "entry_from_message", "replay_of"]
+__all__ = ["Entry", "GapRun", "Number", "entry_from_message", "late", "replay_of"]
 
 # What one entry costs in memory besides payload and topic (CPython 3.11, measured and rounded up).
 _OVERHEAD_BYTES = 400
 _LIVE, _REPLAY = "/detections", "/replay"
+_GAP_SCHEMA = "edge.gap/1"
 
 
 class Number(msgspec.Struct, frozen=True, gc=False):
@@ -46,8 +47,8 @@ class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
     that are not ours. `is_absolute` says that `topic` is not below the device. `gap_count` is how many numbers a gap
     record declares. `was_sent` says that it was on its way when a connection was lost, so that the broker may have it.
     `is_replay` says that it is late and goes to the topic of late ones. `accepted_at_s` is seconds of `time.monotonic`.
-    `slot` is where it lies in a ring, if it does. `frame` is what `encode` makes the payload of, as long as it is not
-    there.
+    `slot` is where it lies in a ring, if it does. `ticket` grows in the order of acceptance, over restarts, too; 0
+    where nobody counts. `frame` is what `encode` makes the payload of, as long as it is not there.
     """
 
     topic: str
@@ -64,6 +65,17 @@ class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
     accepted_at_s: float = msgspec.field(default_factory=time.monotonic)
     slot: Slot | None = None
     frame: FrameMessage | None = None
+    ticket: int = 0
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether it is a gap record."""
+        return self.schema == _GAP_SCHEMA
+
+    @property
+    def is_event(self) -> bool:
+        """Whether it is numbered as an event."""
+        return self.number is not None and self.number.of == "events"
 
     @property
     def may_be_replayed(self) -> bool:
@@ -121,6 +133,11 @@ def replay_of(entry: Entry) -> Entry:
         expiry_s=None,
         is_replay=True,
     )
+
+
+def late(entry: Entry) -> Entry:
+    """Return an entry of an earlier time as it is sent now."""
+    return replay_of(entry) if entry.may_be_replayed else entry
 
 
 @dataclass(slots=True)

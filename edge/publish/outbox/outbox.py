@@ -1,4 +1,7 @@
-"""The bounded queue between those who publish and the one thread that sends. In memory: it ends with the process.
+"""The bounded queue between those who publish and the one thread that sends.
+
+In memory; beside it a ring that outlives the process (`kept`) and a file that outlives a power cut (`spool`), if there
+are such.
 
 Lanes, sent in this order: retained messages (only the latest of each topic, and all of them again after a reconnect),
 gap records, everything else as it comes, and at last the replay: detections that have waited longer than `live_s`. Only
@@ -18,16 +21,20 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from edge.deadline import Deadline
-from edge.publish.messages import GapReason
+from edge.publish.messages import GapMessage, GapReason
 from edge.publish.outbox.backlog import Backlog
+from edge.publish.outbox.balance import Balance
 from edge.publish.outbox.entry import Entry, entry_from_message
-from edge.publish.outbox.kept import Kept, Left
+from edge.publish.outbox.flight import Flight
+from edge.publish.outbox.kept import Kept
 from edge.publish.outbox.losses import Losses
+from edge.publish.outbox.retained import Retained
+from edge.publish.outbox.spool import Spool
 
 __all__ = ["Outbox"]
 
@@ -53,54 +60,67 @@ class Outbox:
         live_s: float = math.inf,
         now_s: Callable[[], float] = time.monotonic,
         kept: Kept | None = None,
+        spool: Spool | None = None,
+        first_ticket: int = 1,
     ) -> None:
         self._kept = kept
+        self._spool = spool
+        self._next_ticket = first_ticket
         self._max_bytes = max_bytes
         self._max_count = max_count
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
-        self._retained: dict[str, Entry] = {}
-        self._unsent: dict[str, None] = {}
-        self._settled: set[Entry] = set()
+        self._retained = Retained()
         self._losses = Losses(device=device)
         self._backlog = Backlog(live_s=live_s, now_s=now_s)
-        self._suspect: Entry | None = None
-        self._in_flight: dict[Entry, None] = {}
-        self._accepted = self._delivered = self._superseded = self._let_go = self._resent = 0
-        self._numbered = self._acknowledged = self._declared = self._lost = self._sent_again = 0
+        self._flight = Flight()
+        self._balance = Balance()
         self._is_over = False
 
     def put(self, entry: Entry) -> None:
         """Accept an entry; older ones may be let go for it."""
         with self._lock:
-            self._accepted += 1
+            self._balance.accepted += 1
             if entry.is_retained:
                 self._put_retained(entry)
                 return
-            self._numbered += entry.number is not None
-            self._backlog.append(self._stored(entry))
+            self._balance.numbered += entry.number is not None
+            stored = self._stored(entry)
+            if entry.number is None or self._spool is None:
+                self._backlog.append(stored)
+            else:
+                self._spool.accept(stored)
             self._backlog.age(_AGED_PER_PUT)
             if self._backlog.size_bytes > self._max_bytes or len(self._backlog) > self._max_count:
                 self._evict(self._max_bytes, self._max_count)
 
-    def restore(self, left: Left) -> None:
-        """Take over what an earlier start has kept, to be sent as late, in its order."""
+    def restore(
+        self, entries: Sequence[Entry], gaps: Iterable[GapMessage], *, saved: Mapping[int, bool] | None = None
+    ) -> None:
+        """Take over what earlier starts have left, to be sent as late, in its order.
+
+        Args:
+            entries: what is in memory.
+            gaps: records of what they had let go.
+            saved: tickets of what is on the disk, and whether they are events'.
+        """
         with self._lock:
-            gaps = [entry_from_message(gap) for gap in left.gaps]
-            self._losses.extend(gaps)
-            self._accepted += len(left.entries) + len(gaps)
-            declared = sum(gap.gap_count for gap in gaps)
-            self._declared += declared
-            self._numbered += declared + sum(entry.number is not None for entry in left.entries)
-            for entry in left.entries:
+            records = [entry_from_message(gap) for gap in gaps]
+            self._losses.extend(records)
+            away = 0 if self._spool is None else self._spool.restore(entries, saved or {})
+            declared = sum(gap.gap_count for gap in records)
+            self._balance.accepted += len(entries) + len(records) + away
+            self._balance.declared += declared
+            self._balance.numbered += declared + away + sum(entry.number is not None for entry in entries)
+            for entry in entries:
                 self._backlog.append_late(entry)
 
     def refresh(self, entry: Entry) -> None:
         """Put a newer wording of a topic's retained message: not counted again while the older one is unsent."""
         with self._lock:
-            before = self._retained.get(entry.topic)
-            is_unsent = before is not None and self._is_unsent(before) and not self._is_settled(before)
-            self._accepted += not is_unsent
+            before = self._retained.latest(entry.topic)
+            is_unsent = before is not None and self._is_unsent(before) and not self._retained.is_settled(before)
+            self._balance.accepted += not is_unsent
             self._replace_retained(entry)
 
     @property
@@ -116,7 +136,7 @@ class Outbox:
     @property
     def has_replay(self) -> bool:
         """Whether late messages wait."""
-        return self._backlog.replays > 0
+        return self._backlog.replays > 0 or (self._spool is not None and self._spool.away[False] > 0)
 
     def take(self, *, may_replay: bool = True) -> Entry | None:
         """Return the next entry to send, now in flight; None when there is none."""
@@ -124,8 +144,8 @@ class Outbox:
             self._backlog.age(_AGED_PER_TAKE)
             entry = self._next(may_replay=may_replay)
             if entry is not None:
-                self._in_flight[entry] = None
-                self._sent_again += entry.was_sent and entry.number is not None
+                self._flight.add(entry)
+                self._balance.sent_again += entry.was_sent and entry.number is not None
                 if entry.slot is not None:
                     entry.slot.mark_sent()
             return entry
@@ -133,40 +153,42 @@ class Outbox:
     def acknowledge(self, entry: Entry) -> None:
         """Settle an entry that has arrived."""
         with self._lock:
-            if self._in_flight.pop(entry, entry) is entry:
+            if not self._flight.remove(entry):
                 return
-            self._clear_suspect(entry)
-            if self._is_settled(entry):
-                self._resent += 1
+            self._flight.clear_suspect(entry)
+            if self._retained.is_settled(entry):
+                self._balance.resent += 1
             else:
-                self._delivered += 1
-                self._acknowledged += entry.number is not None
-            self._settle(entry)
+                self._balance.delivered += 1
+                self._balance.acknowledged += entry.number is not None
+            self._retained.settle(entry, self._flight)
             if entry.slot is not None:
                 entry.slot.settle()
-            if entry.gap_count:
+            if self._spool is not None:
+                self._spool.settle(entry.ticket)
+            if entry.is_gap:
                 self._commit()
             self._notify_if_idle()
 
     def park(self, entry: Entry, reason: GapReason) -> None:
         """Give up an entry in flight that will never be accepted; its number is declared."""
         with self._lock:
-            if self._in_flight.pop(entry, entry) is not entry:
-                self._clear_suspect(entry)
+            if self._flight.remove(entry):
+                self._flight.clear_suspect(entry)
                 self._give_up(entry, reason)
 
     def park_suspect(self, reason: GapReason) -> None:
         """Give up the suspect, which is not in flight."""
         with self._lock:
-            entry = self._suspect
+            entry = self._flight.suspect
             if entry is not None:
-                self._suspect = None
+                self._flight.suspect = None
                 self._give_up(entry, reason)
 
     def put_back(self, entry: Entry) -> None:
         """Return an entry in flight to the head of its lane, to be taken again."""
         with self._lock:
-            if self._in_flight.pop(entry, entry) is not entry:
+            if self._flight.remove(entry):
                 self._return(entry)
 
     def put_back_all(self, suspect: Entry | None = None) -> None:
@@ -175,20 +197,20 @@ class Outbox:
         `suspect`, one of those in flight, is the next of all that are not retained, and waits outside of the bounds.
         """
         with self._lock:
-            before, self._suspect = self._suspect, None
+            before, self._flight.suspect = self._flight.suspect, None
             chosen = suspect or before
-            for entry in reversed(self._in_flight):
+            for entry in reversed(self._flight):
                 sent = entry if entry.is_retained else msgspec.structs.replace(entry, was_sent=True)
                 if entry is chosen:
-                    self._suspect = sent
+                    self._flight.suspect = sent
                 self._return(sent)
-            if before is not None and before not in self._in_flight:
+            if before is not None and before not in self._flight:
                 if before is chosen:
-                    self._suspect = before
+                    self._flight.suspect = before
                 self._return(before)
-            self._in_flight.clear()
+            self._flight.clear()
             self._backlog.age_returned()
-            self._unsent = {topic: None for topic, latest in self._retained.items() if latest is not self._suspect}
+            self._retained.put_back_all(but=self._flight.suspect)
 
     def end(self) -> int:
         """Nothing is sent from now on: return how many messages are left, which stay counted as `waiting`."""
@@ -206,25 +228,21 @@ class Outbox:
         """Let everything go, the output is gone for good; return how many messages that were."""
         with self._lock:
             left = self._waiting()
-            self._let_go += left
+            self._balance.let_go += left
             self._lose_records()
-            self._lost += sum(entry.number is not None for entry in self._undelivered())
-            for lane in (self._unsent, self._losses, self._in_flight, self._backlog):
+            self._balance.lost += sum(entry.number is not None for entry in [*self._flight.unsettled(), *self._backlog])
+            self._retained.clear_unsent()
+            for lane in (self._losses, self._flight, self._backlog):
                 lane.clear()
-            self._suspect = None
+            self._flight.suspect = None
             self._idle.notify_all()
             return left
-
-    def retained(self, topic: str) -> Entry | None:
-        """Return the latest retained entry of a topic."""
-        with self._lock:
-            return self._retained.get(topic)
 
     def has_more(self, *, may_replay: bool = True) -> bool:
         """Return whether `take` would give something."""
         with self._lock:
             self._backlog.age(_AGED_PER_TAKE)
-            if self._unsent or self._losses or self._is_suspect_waiting():
+            if self._retained or self._losses or self._flight.waiting is not None:
                 return True
             return self._backlog.has_more(may_replay=may_replay)
 
@@ -251,145 +269,132 @@ class Outbox:
         """
         with self._lock:
             return {
-                "accepted": self._accepted - self._superseded,
-                "delivered": self._delivered,
+                **self._balance.counts(),
                 "waiting": self._waiting(),
-                "dropped": self._let_go,
-                "superseded": self._superseded,
-                "resent": self._resent,
-                "in_flight": len(self._in_flight),
+                "in_flight": len(self._flight),
                 "waiting_bytes": self._backlog.size_bytes,
-                "numbered": self._numbered,
-                "numbered_acknowledged": self._acknowledged,
-                "numbered_waiting": self._numbered - self._acknowledged - self._declared - self._lost,
-                "numbered_in_gaps": self._declared,
-                "numbered_lost": self._lost,
-                "numbered_sent_again": self._sent_again,
                 "numbered_late": self._backlog.late,
-                "replay_waiting": self._backlog.replays,
+                "replay_waiting": self._backlog.replays + (0 if self._spool is None else self._spool.away[False]),
+                "spool_waiting": self._away(),
             }
+
+    def declared_by_reason(self) -> Mapping[GapReason, int]:
+        """Return how many numbers this start has declared lost, by reason."""
+        with self._lock:
+            return dict(self._balance.by_reason)
 
     def _give_up(self, entry: Entry, reason: GapReason) -> None:
         self._forget(entry, reason)
         self._commit()
-        if self._retained.get(entry.topic) is entry:  # not again with the next connection
-            del self._retained[entry.topic]
+        self._retained.remove(entry)
         self._notify_if_idle()
 
-    def _clear_suspect(self, entry: Entry) -> None:
-        if entry is self._suspect:
-            self._suspect = None
-
     def _put_retained(self, entry: Entry) -> None:
-        before = self._retained.get(entry.topic)
-        if before is not None and self._is_unsent(before) and not self._is_settled(before):
-            self._superseded += 1
+        before = self._retained.latest(entry.topic)
+        if before is not None and self._is_unsent(before) and not self._retained.is_settled(before):
+            self._balance.superseded += 1
         self._replace_retained(entry)
 
     def _is_unsent(self, entry: Entry) -> bool:
-        return entry.topic in self._unsent or (entry is self._suspect and entry not in self._in_flight)
+        return self._retained.is_unsent(entry.topic) or (entry is self._flight.suspect and entry not in self._flight)
 
     def _replace_retained(self, entry: Entry) -> None:
-        before = self._retained.get(entry.topic)
-        if before is not None and before not in self._in_flight:
-            self._clear_suspect(before)
-        self._retained[entry.topic] = entry
-        self._unsent[entry.topic] = None
+        before = self._retained.latest(entry.topic)
+        if before is not None and before not in self._flight:
+            self._flight.clear_suspect(before)
+        self._retained.put(entry)
 
     def _next(self, *, may_replay: bool) -> Entry | None:
-        if self._unsent:
-            topic = next(iter(self._unsent))
-            del self._unsent[topic]
-            return self._retained[topic]
+        if self._retained:
+            return self._retained.take()
         if self._losses:
             return self._losses.take()
-        if self._is_suspect_waiting():
-            return self._suspect
+        if self._flight.waiting is not None:
+            return self._flight.suspect
         return self._backlog.take(may_replay=may_replay)
 
     def _stored(self, entry: Entry) -> Entry:
-        """Return the entry as it is kept over the process; older ones are let go for it."""
+        """Return the entry with its ticket, as it is kept over the process; older ones are let go for it."""
+        ticket = self._next_ticket
+        self._next_ticket += 1
         if self._kept is None or self._is_over:
-            return entry
-        while (stored := self._kept.store(entry)) is None and self._backlog:
+            return msgspec.structs.replace(entry, ticket=ticket)
+        while (stored := self._kept.store(entry, ticket)) is None and self._backlog:
             self._evict(self._backlog.size_bytes, len(self._backlog))
-        return stored or entry
+        return stored or msgspec.structs.replace(entry, ticket=ticket)
 
     def _evict(self, max_bytes: int, max_count: int) -> None:
-        """Let the oldest go until a part of the bounds is free."""
+        """Let the oldest go from memory until a part of the bounds is free."""
         max_bytes -= max_bytes // _EVICTION_SHARE
         max_count -= max_count // _EVICTION_SHARE
         while self._backlog and (self._backlog.size_bytes > max_bytes or len(self._backlog) > max_count):
-            self._forget(self._backlog.take_oldest(), "spool-bytes")
+            oldest = self._backlog.take_oldest()
+            if self._spool is None or not self._spool.put_away(oldest):
+                self._forget(oldest, "spool-bytes")
         self._commit()
 
     def _commit(self) -> None:
         """Keep what is declared over the process, and only then give up the messages that it names."""
-        if self._kept is not None and not self._is_over:
-            own = [*self._in_flight, self._suspect] if self._suspect not in self._in_flight else self._in_flight
-            told = [entry.encode() for entry in own if entry is not None and entry.gap_count]
-            self._kept.commit([*told, *self._losses.payloads()])
+        if self._is_over:
+            return
+        if self._spool is not None:
+            self._spool.are_gaps_new = True
+        if self._kept is not None:
+            self._kept.commit(self._gap_payloads())
+
+    def _gap_payloads(self) -> list[bytes]:
+        told = [entry.encode() for entry in self._flight.unsettled() if entry.is_gap]
+        return [*told, *self._losses.payloads()]
 
     def _forget(self, entry: Entry, reason: GapReason) -> None:
-        if self._is_settled(entry):
+        if self._retained.is_settled(entry):
             return
-        self._let_go += 1
-        self._declared -= entry.gap_count
-        self._lost += entry.gap_count
-        self._settle(entry)
+        self._balance.let_go += 1
+        self._balance.declared -= entry.gap_count
+        self._balance.lost += entry.gap_count
+        self._retained.settle(entry, self._flight)
         if entry.slot is not None and self._kept is not None:
             self._kept.give_up(entry.slot)
+        if self._spool is not None:
+            self._spool.settle(entry.ticket)
+        self._declare(entry, reason)
+
+    def _declare(self, entry: Entry, reason: GapReason) -> None:
         if entry.number is not None:
-            self._declared += 1
-            self._accepted += self._losses.add(entry, reason)
+            self._balance.declare(reason)
+            self._balance.accepted += self._losses.add(entry, reason)
 
     def _lose_records(self) -> None:
         """Count the numbers of gap records that will not be sent: nothing declares them."""
-        suspected = self._suspect.gap_count if self._suspect is not None and self._is_suspect_waiting() else 0
-        undeclared = self._losses.numbers + sum(entry.gap_count for entry in self._in_flight) + suspected
-        self._declared -= undeclared
-        self._lost += undeclared
+        undeclared = self._losses.numbers + sum(entry.gap_count for entry in self._flight.unsettled())
+        self._balance.declared -= undeclared
+        self._balance.lost += undeclared
 
     def _return(self, entry: Entry) -> None:
         if entry.is_retained:
             self._return_retained(entry)
-        elif entry is self._suspect:
+        elif entry is self._flight.suspect:
             return
-        elif entry.gap_count:
+        elif entry.is_gap:
             self._losses.put_back(entry)
         else:
             self._backlog.put_back(entry)
 
     def _return_retained(self, entry: Entry) -> None:
-        if self._retained.get(entry.topic) is not entry:
-            self._superseded += not self._is_settled(entry)
-            self._clear_suspect(entry)
-        elif entry is not self._suspect:
-            self._unsent[entry.topic] = None
+        if not self._retained.is_latest(entry):
+            self._balance.superseded += not self._retained.is_settled(entry)
+            self._flight.clear_suspect(entry)
+        elif entry is not self._flight.suspect:
+            self._retained.put_back(entry)
 
-    def _is_settled(self, entry: Entry) -> bool:
-        """Whether a retained entry has been counted already: it is only being sent again."""
-        return entry in self._settled
-
-    def _settle(self, entry: Entry) -> None:
-        """Remember that a retained entry is counted, for as long as it is sent again or may be."""
-        if entry.is_retained:
-            known = {*self._settled, entry}
-            self._settled = {e for e in known if e in self._in_flight or self._retained.get(e.topic) is e}
+    def _away(self) -> int:
+        """Return how many messages are on the disk only."""
+        return 0 if self._spool is None else self._spool.away[False] + self._spool.away[True]
 
     def _waiting(self) -> int:
-        unsent = sum(not self._is_settled(self._retained[topic]) for topic in self._unsent)
-        in_flight = sum(not self._is_settled(entry) for entry in self._in_flight)
-        is_suspect = self._is_suspect_waiting() and self._suspect not in self._settled
-        return unsent + in_flight + len(self._losses) + len(self._backlog) + is_suspect
-
-    def _is_suspect_waiting(self) -> bool:
-        return self._suspect is not None and self._suspect not in self._in_flight
-
-    def _undelivered(self) -> list[Entry]:
-        waiting = [*self._in_flight, *self._backlog]
-        return [*waiting, self._suspect] if self._suspect is not None and self._is_suspect_waiting() else waiting
+        unsettled = sum(not self._retained.is_settled(entry) for entry in self._flight.unsettled())
+        return self._retained.waiting() + unsettled + len(self._losses) + len(self._backlog) + self._away()
 
     def _notify_if_idle(self) -> None:
-        if not (self._in_flight or self._backlog or self._unsent) and not self._waiting():
+        if not (self._flight or self._backlog or self._retained) and not self._waiting():
             self._idle.notify_all()

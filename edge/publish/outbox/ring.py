@@ -60,6 +60,10 @@ class Slot:
     def __init__(self, ring: Ring, segment: int, at: int, start: int, end: int) -> None:
         self._ring, self._segment, self._at, self._start, self._end = ring, segment, at, start, end
 
+    def read_head(self) -> bytes:
+        """Return the head."""
+        return self._ring.memory[self._at + _RECORD.size : self._start]
+
     def read(self) -> bytes:
         """Return the payload."""
         return self._ring.memory[self._start : self._end]
@@ -118,10 +122,16 @@ class Ring:
         """Return whether head and payload of so many bytes fit, once there is room."""
         return _RECORD.size + size_bytes + 7 <= self._segment_bytes - _BASE.size
 
-    def append(self, head: bytes, payload: bytes) -> Slot | None:
-        """Keep a message; None when it does not fit, now or ever."""
+    def append(self, head: bytes, payload: bytes, order: int | None = None) -> Slot | None:
+        """Keep a message; None when it does not fit, now or ever.
+
+        `order` has to be higher than those before; None: the next.
+        """
+        order = self._order if order is None else order
         body_bytes = len(head) + len(payload)
         size = (_RECORD.size + body_bytes + 7) & ~7
+        if order < self._order:
+            raise ValueError(f"expected order {self._order} or more, got {order}")
         if self._at + size > self._end and not self._turn(size):
             return None
         memory, at = self.memory, self._at
@@ -130,10 +140,10 @@ class Ring:
             memory[at + size : at + size + len(_END)] = _END  # nothing of an older use is taken for the next record
         start = at + _RECORD.size + len(head)
         memory[start - len(head) : start + len(payload)] = head + payload
-        check = zlib.crc32(payload, zlib.crc32(head, zlib.crc32(_ORDER.pack(self._order))))
-        _RECORD.pack_into(memory, at, _NONE, len(head), body_bytes, self._order, check)
+        check = zlib.crc32(payload, zlib.crc32(head, zlib.crc32(_ORDER.pack(order))))
+        _RECORD.pack_into(memory, at, _NONE, len(head), body_bytes, order, check)
         memory[at] = _WAITING
-        self._order += 1
+        self._order = order + 1
         self._at += size
         self._live[self._current] += 1
         return Slot(self, self._current, at, start, start + len(payload))

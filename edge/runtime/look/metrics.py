@@ -143,7 +143,13 @@ def _mqtt(counts: Mapping[str, int]) -> Iterator[Metric]:
     yield _counter("edge_mqtt_published_total", "Messages that the broker has acknowledged.", ("class",), by_class)
     yield _gauge("edge_mqtt_connected", "1 while the broker is connected.", (), {(): counts["connected"]})
     yield _gauge("edge_mqtt_inflight", "Messages sent and not acknowledged.", (), {(): counts["in_flight"]})
+    by_reason = {(key.removeprefix("declared_"),): float(n) for key, n in counts.items() if key.startswith("declared_")}
+    yield _counter("edge_gaps_total", "Numbers let go and declared since the start.", ("reason",), by_reason)
     tiers = {("memory",): float(counts["waiting_bytes"])}
+    if "spool_bytes" in counts:
+        tiers["disk",] = float(counts["spool_bytes"])
+        yield _gauge("edge_spool_oldest_seconds", "Age of the oldest on the disk.", (), {(): counts["spool_oldest_s"]})
+        yield _gauge("edge_spool_works", "0 while the disk takes no messages.", (), {(): counts["spool_works"]})
     yield _gauge("edge_spool_bytes", "What waits, by where it lies.", ("tier",), tiers)
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from edge.config.credentials import read_credential
 from edge.config.load import Pipeline
+from edge.config.schema import MqttConfig, SpoolConfig
 from edge.protocols import Publisher
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.discovery.announced import NoStreamState, removed_streams
@@ -22,6 +23,8 @@ from edge.publish.jsonl import JsonlPublisher
 from edge.publish.messages import EngineInfo, InfoMessage, ModelInfo
 from edge.publish.mqtt.publisher import MqttPublisher
 from edge.publish.numbering import Numbering, raise_epoch
+from edge.publish.outbox.keeper import Bounds
+from edge.publish.outbox.opening import SpoolPlace
 from edge.publish.selection import Selection
 from edge.reading import read_file
 from edge.runtime.serve.engine import Running
@@ -61,6 +64,7 @@ def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:
             base_dir=pipeline.path.parent,
             max_bytes=config.mqtt.memory_mib << 20,
             ring_path=_ring_path(),
+            spool=_spool(config.mqtt),
         )
         for message in announcements(config.mqtt, info, config.streams, state_dir=_state_dir(pipeline)):
             mqtt.publish(message)
@@ -137,6 +141,16 @@ def _ring_path() -> Path | None:
     """Return where messages outlive the process: only a service has such a place."""
     given = os.environ.get("RUNTIME_DIRECTORY")
     return Path(given.split(":")[0]) / "outbox.ring" if given else None  # systemd's; several are separated by colons
+
+
+def _spool(config: MqttConfig) -> SpoolPlace | None:
+    """Return where messages outlive a power cut, and how many: only a service has such a place."""
+    given = os.environ.get("STATE_DIRECTORY")
+    if not given or config.spool is False:
+        return None
+    asked = SpoolConfig() if config.spool is True else config.spool
+    bounds = Bounds(max_bytes=asked.max_mib << 20, max_age_s=asked.max_age_h * 3600, free_bytes=asked.free_mib << 20)
+    return SpoolPlace(Path(given.split(":")[0]) / "spool.db", bounds)
 
 
 def _state_dir(pipeline: Pipeline) -> Path:

@@ -24,8 +24,9 @@ KILLS = 200 if os.environ.get("EDGE_LONG_TESTS") else 12
 class Killed:
     """Runs the publishing process again and again over one ring; `published` is what each start had accepted."""
 
-    def __init__(self, directory, *, max_bytes=1 << 20):
+    def __init__(self, directory, *, max_bytes=1 << 20, spool=""):
         self._max_bytes = max_bytes
+        self._spool = spool
         self.ring = directory / "ring"
         self.published = {}
         self._numbers = directory / "numbers"
@@ -36,7 +37,7 @@ class Killed:
         self._numbers.write_bytes(bytes(8))
         command = [sys.executable, "-m", "tests.support.publishing_process", str(port), self.ring, str(self._epoch)]
         with subprocess.Popen(
-            [*command, self._numbers, str(self._max_bytes)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*command, self._numbers, str(self._max_bytes), self._spool], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             assert process.stdout.readline() == b"ready\n"
             with pytest.raises(subprocess.TimeoutExpired):

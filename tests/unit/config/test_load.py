@@ -68,6 +68,26 @@ def test_a_good_file_is_read_with_defaults(load, tmp_path):
         ("max_fps: 15", "classes: []", "streams[1].classes: got [], expected array of length >= 1"),
         ("publish:", 'mqtt: {host: "broker:1883"}\npublish:', "mqtt.host: got 'broker:1883', expected a host name"),
         ("publish:", 'mqtt: {host: ""}\npublish:', "mqtt.host: got '', expected a host name or an address alone"),
+        (
+            "publish:",
+            "mqtt:\n  host: b\n  memory_mib: 200\npublish:",
+            "mqtt.memory_mib: expected spool.max_mib 256 to be at least twice memory_mib 200; change one",
+        ),
+        (
+            "publish:",
+            "mqtt:\n  host: b\n  spool: {max_mib: 20}\npublish:",
+            "mqtt.spool.max_mib: expected spool.max_mib 20 to be at least twice memory_mib 16",
+        ),
+        (
+            "publish:",
+            "mqtt: {host: b, spool: {max_mib: 2}}\npublish:",
+            "mqtt.spool.max_mib: got 2, expected int >= 16",
+        ),
+        (
+            "publish:",
+            "mqtt: {host: b, spool: {max_gib: 2}}\npublish:",
+            "mqtt.spool.max_gib: unknown key",
+        ),
         ("version: 1", "? [a]\n: 1\nversion: 1", "p.yaml:1: a key has to be plain text"),
         ("max_fps: 15", "max_fps: -1", "p.yaml:7: streams[1].max_fps: got -1, expected float > 0"),
         (

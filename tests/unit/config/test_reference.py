@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import yaml
 
-from edge.config.schema import LineConfig, PipelineConfig, TlsConfig, TrackingConfig, ZoneConfig
+from edge.config.schema import LineConfig, PipelineConfig, SpoolConfig, TlsConfig, TrackingConfig, ZoneConfig
 from edge.engine.jsonschema import write_json_schema
 from edge.engine.kind import load_kind
 from edge.engine.kinds import AUTO, kinds
@@ -58,6 +58,13 @@ def test_the_keys_of_tls_are_in_its_comment():
 
     for key in struct_keys(TlsConfig):
         assert f"#   {key}:" in text
+
+
+def test_the_keys_of_the_spool_are_in_its_comment_with_their_defaults():
+    text = (PIPELINES / "reference.yaml").read_text()
+
+    for key, value in msgspec.to_builtins(SpoolConfig()).items():
+        assert f"#   {key}: {value} " in text
 
 
 def test_the_keys_of_tracking_are_in_its_comment_with_their_defaults():

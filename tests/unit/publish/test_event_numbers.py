@@ -56,7 +56,7 @@ def test_what_an_outbox_lets_go_is_declared_by_kind():
 
 def test_an_event_of_the_last_run_is_found_in_the_ring_with_its_number(tmp_path):
     kept, _ = open_kept(tmp_path / "ring", 1 << 20, info=birth())
-    kept.store(entry_from_message(event(7)))
+    kept.store(entry_from_message(event(7)), 1)
     kept.close()
 
     again, left = open_kept(tmp_path / "ring", 1 << 20, info=birth())

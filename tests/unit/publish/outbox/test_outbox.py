@@ -327,7 +327,8 @@ class OutboxMachine(RuleBasedStateMachine):
         counts = self.outbox.counts()
         assert counts["accepted"] == counts["delivered"] + counts["waiting"] + counts["dropped"]
         assert counts["numbered"] == sum(self.next.values()) - 2
-        assert counts["numbered_waiting"] == sum(entry.number is not None for entry in self.outbox._undelivered())
+        undelivered = [*self.outbox._flight.unsettled(), *self.outbox._backlog]
+        assert counts["numbered_waiting"] == sum(entry.number is not None for entry in undelivered)
 
     @invariant()
     def frames_are_first_sent_in_order(self):

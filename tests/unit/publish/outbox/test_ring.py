@@ -204,7 +204,7 @@ def test_what_the_next_start_takes_over_is_kept_again_or_declared(path, is_other
     info = birth()
     kept, _ = open_kept(path, 1 << 16, info=info)
     payloads = {}
-    while (stored := kept.store(frame_entry(len(payloads) + 1, labels=info.labels))) is not None:
+    while (stored := kept.store(frame_entry(len(payloads) + 1, labels=info.labels), len(payloads) + 1)) is not None:
         payloads[len(payloads) + 1] = stored.encode()
     kept.close()
     changed = msgspec.structs.replace(info, epoch=42, labels=["another"] if is_other_model else info.labels)

@@ -1,0 +1,178 @@
+"""Long outages, full disks and power cuts with a real broker: what the spool keeps and what it declares."""
+
+import os
+import shutil
+import subprocess
+
+import msgspec
+import pytest
+
+from edge.publish.outbox.keeper import Bounds
+from edge.publish.outbox.opening import SpoolPlace
+from tests.support.event_messages import event
+from tests.support.mosquitto import free_port
+from tests.support.wait import wait_until
+from tests.support.wire_messages import birth, detections
+
+pytestmark = pytest.mark.integration
+
+ROOMY = Bounds(max_bytes=64 << 20, max_age_s=3600.0, free_bytes=0)
+
+
+@pytest.fixture
+def device(tmp_path, make_publisher):
+    """Start publishers one after the other over one disk and one /run."""
+
+    class Device:
+        run, disk = tmp_path / "run", tmp_path / "disk"
+        bounds = ROOMY
+        max_bytes = 200_000
+
+        def start(self, port, **options):
+            self.run.mkdir(exist_ok=True)
+            self.disk.mkdir(exist_ok=True)
+            place = SpoolPlace(self.disk / "spool.db", self.bounds)
+            return make_publisher(port, ring_path=self.run / "ring", spool=place, max_bytes=self.max_bytes, **options)
+
+    return Device()
+
+
+def has_room(publisher):
+    counts = publisher.counts()
+    return counts["waiting_bytes"] < 150_000 or not counts["spool_works"]
+
+
+def publish(publisher, first, last):
+    """Publish as fast as memory allows: a frame loop has hundreds a second, not all at once."""
+    for seq in range(first, last + 1):
+        publisher.publish(detections(seq))
+        if seq % 100 == 0:
+            wait_until(lambda: publisher.counts()["waiting_bytes"] < 150_000, what="room in memory", timeout_s=60)
+
+
+def test_f30_a_long_outage_with_a_small_memory_loses_nothing_and_live_stays_fresh(device, make_broker, make_collector):
+    broker = make_broker()
+    publisher = device.start(broker.port)
+    publish(publisher, 1, 5000)
+    assert publisher.counts()["spool_waiting"] > 4000
+    broker.start()
+    collector = make_collector(broker.port)
+    wait_until(lambda: collector.payloads("/replay"), what="the replay begins")
+    publish(publisher, 5001, 5100)
+    assert publisher.flush(60)
+
+    wait_until(lambda: not collector.undeclared("east", 5100), what="all")
+    collector.findings().prove({("east", 41): 5100}, most_duplicates=0)
+    live = [one["seq"] for one in collector.payloads("/detections")]
+    assert live, "what is new does not wait behind the replay"
+    wait_until(lambda: publisher.counts()["spool_oldest_s"] == 0, what="the disk is empty again")
+
+
+def test_f37_a_power_cut_in_an_outage_loses_no_event_and_declares_the_frames(device, make_broker, make_collector):
+    first = device.start(free_port())
+    publish(first, 1, 1000)
+    for seq in range(1, 6):
+        first.publish(event(seq))
+    wait_until(lambda: first.counts()["spool_waiting"] > 0, what="memory is relieved")
+    wait_until(lambda: not first._outbox._on_disk._unwritten, what="all is on the disk")
+    copied = device.disk.with_name("copied")
+    shutil.copytree(device.disk, copied)  # what the disk holds when the power goes
+    first.close()
+    shutil.rmtree(device.run)
+    shutil.rmtree(device.disk)
+    copied.rename(device.disk)
+    broker = make_broker().start()
+    collector = make_collector(broker.port)
+    second = device.start(broker.port)
+    assert second.flush(60)
+
+    wait_until(lambda: len(collector.payloads("/replay")) >= 1000, what="the frames")
+    wait_until(lambda: len(collector.payloads("/events")) >= 5, what="the events")
+    wait_until(lambda: len(collector.payloads("/gaps")) >= 2, what="the declaration")
+    told = {(gap["of"], gap["from"], gap["to"], gap["reason"]) for gap in collector.payloads("/gaps")}
+    assert told == {("detections", 1001, None, "power-loss"), ("events", 6, None, "power-loss")}
+    assert [one["seq"] for one in collector.payloads("/events")] == [1, 2, 3, 4, 5]
+
+
+def test_kills_with_a_spool_lose_nothing(device, make_broker, make_collector, tmp_path):
+    from tests.integration.publish.test_kills import Killed, prove
+
+    killed = Killed(tmp_path, max_bytes=400_000, spool=tmp_path / "spool.db")
+    for _ in range(4):
+        killed.run(free_port(), 1.0)
+    broker = make_broker().start()
+    collector = make_collector(broker.port)
+    device.run = tmp_path
+    device.disk = tmp_path
+    publisher = device.start(broker.port)
+    assert publisher.flush(60)
+
+    wait_until(lambda: killed.has_arrived(collector), what="all", timeout_s=60)
+    prove(collector, killed, most_duplicates=0)
+
+
+@pytest.fixture
+def little_disk(tmp_path):
+    """Mount a disk of three MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a small disk")
+    folder = tmp_path / "little"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_f38_a_disk_that_is_full_is_said_and_publishing_goes_on(
+    device, little_disk, make_broker, make_collector, caplog
+):
+    device.disk = little_disk
+    broker = make_broker()
+    publisher = device.start(broker.port)
+    for seq in range(1, 12_001):
+        publisher.publish(detections(seq))
+        if seq % 100 == 0:
+            wait_until(lambda: has_room(publisher), what="room in memory, or a full disk", timeout_s=60)
+    wait_until(
+        lambda: publisher.counts()["spool_works"] == 0 or "declared_spool-disk" in publisher.counts(), what="full"
+    )
+    broker.start()
+    collector = make_collector(broker.port)
+    publisher.publish(detections(12_001))
+    assert publisher.flush(60)
+
+    wait_until(lambda: not collector.undeclared("east", 12_001), what="all came or are declared")
+    collector.findings().prove({("east", 41): 12_001}, most_duplicates=0)
+
+
+def test_f38_a_folder_that_cannot_be_written_leaves_memory(device, broker, collector, caplog):
+    device.disk.mkdir(parents=True)
+    (device.disk / "spool.db").mkdir()
+    publisher = device.start(broker.port)
+    publisher.publish(detections(1))
+    publisher.publish(event(1))
+
+    assert publisher.flush(10)
+    assert "messages are in memory only" in caplog.text
+    assert "spool_bytes" not in publisher.counts()
+
+
+def test_two_services_do_not_share_a_spool(device, tmp_path, make_publisher, broker, collector, caplog):
+    first = device.start(broker.port)
+    second = make_publisher(broker.port, client_id="other", spool=SpoolPlace(device.disk / "spool.db", ROOMY))
+    second.publish(detections(1))
+
+    assert second.flush(10)
+    assert "messages are in memory only" in caplog.text
+    assert first.counts()["spool_works"] == 1
+
+
+def test_the_birth_of_a_start_raises_no_gap_where_there_was_none(device, broker, collector):
+    device.start(broker.port).close()
+    second = device.start(broker.port)
+    second.publish(msgspec.structs.replace(birth(), epoch=42))
+
+    assert second.flush(10)
+    assert not collector.payloads("/gaps")

@@ -1,0 +1,373 @@
+"""The spool on a real disk: what is written, what comes back, what is let go, and what a power cut takes."""
+
+import json
+import shutil
+import time
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.publish.outbox.entry import entry_from_message
+from edge.publish.outbox.keeper import Bounds
+from edge.publish.outbox.opening import SpoolPlace, open_outbox
+from tests.support.event_messages import event
+from tests.support.promise import findings
+from tests.support.wait import wait_until
+from tests.support.wire_messages import birth, detections
+
+ROOMY = Bounds(max_bytes=64 << 20, max_age_s=3600.0, free_bytes=0)
+
+
+class Life:
+    """One start of the service after another over one disk; the thread of the spool is driven by hand."""
+
+    def __init__(self, folder, *, has_ring=True, max_bytes=200_000, bounds=ROOMY):
+        self.disk, self.run = folder / "disk", folder / "run"
+        self.disk.mkdir()
+        self.run.mkdir()
+        self.has_ring, self.max_bytes, self.bounds = has_ring, max_bytes, bounds
+        self.epoch = 40
+        self.received, self.published = [], {}
+        self.outbox = self.keeper = None
+
+    @property
+    def path(self):
+        return self.disk / "spool.db"
+
+    def begin(self):
+        self.epoch += 1
+        opened = open_outbox(
+            msgspec.structs.replace(birth(), epoch=self.epoch),
+            max_bytes=self.max_bytes,
+            live_s=0.0,
+            ring_path=self.run / "ring" if self.has_ring else None,
+            spool=SpoolPlace(self.path, self.bounds),
+        )
+        self.outbox, self.keeper = opened.outbox, opened.keeper
+        return self
+
+    def frames(self, count, *, settled=True):
+        for _ in range(count):
+            seq = self.published.get(("east", self.epoch), 0) + 1
+            self.outbox.put(entry_from_message(detections(seq, epoch=self.epoch)))
+            self.published["east", self.epoch] = seq
+            if settled and seq % 100 == 0:  # memory is small; nobody publishes so much at once
+                self.settle()
+        if settled:
+            self.settle()
+
+    def events(self, count):
+        for _ in range(count):
+            seq = self.published.get(("east events", self.epoch), 0) + 1
+            self.outbox.put(entry_from_message(msgspec.structs.replace(event(seq), epoch=self.epoch)))
+            self.published["east events", self.epoch] = seq
+
+    def settle(self):
+        """Let all that is due be written."""
+        wait_until(lambda: self.keeper.tick() or not self.keeper._spool._unwritten, what="all is written")
+
+    def kill(self):
+        """The process ends; the machine runs on."""
+        self.keeper._disk.close()
+        if self.outbox._kept is not None:
+            self.outbox._kept.close()
+
+    def cut(self):
+        """The power goes after all that was written has reached the disk."""
+        self.kill()
+        shutil.rmtree(self.run)
+        self.run.mkdir()
+
+    def stop(self):
+        self.keeper.close()
+        self.outbox.end()
+
+    def deliver(self):
+        """A broker takes all that waits."""
+
+        def take():
+            while (entry := self.outbox.take()) is not None:
+                self.received.append((f"edge/{entry.topic}", entry.encode()))
+                self.outbox.acknowledge(entry)
+            self.keeper.tick()
+            return not self.outbox.counts()["waiting"]
+
+        wait_until(take, what=lambda: f"all is delivered: {self.outbox.counts()}")
+
+    def gaps(self):
+        return [json.loads(payload) for topic, payload in self.received if topic.endswith("/gaps")]
+
+    def numbers(self, kind="replay"):
+        return [json.loads(payload)["seq"] for topic, payload in self.received if topic.endswith(f"/{kind}")]
+
+    def balances(self):
+        counts = self.outbox.counts()
+        parts = ("numbered_acknowledged", "numbered_waiting", "numbered_in_gaps", "numbered_lost")
+        assert counts["numbered"] == sum(counts[part] for part in parts)
+        assert counts["accepted"] == counts["delivered"] + counts["waiting"] + counts["dropped"]
+        return counts
+
+    def prove(self, *, most_duplicates=0):
+        found = findings(self.received, may_be_open=True, has_events=True)
+        streams = {name for name, _ in self.published} | {"east", "east events"}
+        accounts = {(name, epoch): 0 for name in streams for epoch in range(41, self.epoch + 1)}
+        found.prove(accounts | self.published, most_duplicates=most_duplicates)
+        return found
+
+
+@pytest.fixture
+def life(tmp_path):
+    return Life(tmp_path)
+
+
+def test_a_long_outage_loses_nothing_though_memory_is_small(life):
+    life.begin()
+    for _ in range(20):
+        life.frames(200)
+    counts = life.balances()
+    assert counts["numbered_in_gaps"] == 0
+    assert counts["waiting_bytes"] <= life.max_bytes
+    assert counts["spool_waiting"] > 3000
+    life.deliver()
+
+    assert life.numbers() == list(range(1, 4001)), "each once, in their order"
+    assert life.gaps() == []
+    life.balances()
+
+
+def test_a_connected_broker_writes_nothing(life):
+    life.begin().frames(50, settled=False)
+    for _ in range(50):
+        life.outbox.acknowledge(life.outbox.take())
+        life.keeper.tick()
+
+    assert life.keeper._disk.rows(0, 100) == ([], [])
+
+
+def test_an_event_is_on_the_disk_before_it_can_be_sent(life):
+    life.begin().events(3)
+    assert life.outbox.take() is None
+    life.keeper.tick()
+    rows, _ = life.keeper._disk.rows(0, 10)
+
+    assert [row.is_event for row in rows] == [True] * 3
+    life.deliver()
+    assert life.numbers("events") == [1, 2, 3]
+    wait_until(lambda: life.keeper.tick() or not life.keeper._disk.rows(0, 10)[0], what="the rows go")
+
+
+def test_a_kill_and_a_restart_lose_nothing_and_send_nothing_twice(life):
+    for _ in range(3):
+        life.begin().frames(700)
+        life.events(5)
+        life.settle()
+        life.frames(30, settled=False)
+        life.kill()
+    life.begin().deliver()
+
+    found = life.prove()
+    assert not found.open_from, "nothing was lost, so nothing is declared"
+    assert life.balances()["numbered_waiting"] == 0
+
+
+def test_a_power_cut_loses_what_was_not_written_and_says_so(life):
+    life.begin().frames(700)
+    life.events(5)
+    life.settle()
+    life.frames(30, settled=False)
+    life.cut()
+    life.begin().deliver()
+
+    found = life.prove()
+    assert found.open_from == {("east", 41): 701, ("east events", 41): 6}
+    assert {gap["reason"] for gap in life.gaps()} == {"power-loss"}
+    assert found.received["east", 41].keys() == set(range(1, 701))
+    assert found.received["east events", 41].keys() == set(range(1, 6))
+    life.stop()
+    before = len(life.gaps())
+    life.begin().deliver()
+    assert len(life.gaps()) == before, "told once"
+
+
+def test_power_cuts_one_after_the_other_lose_no_declaration(life):
+    for _ in range(3):
+        life.begin().frames(20)
+        life.cut()
+    life.begin().deliver()
+
+    found = life.prove()
+    assert {account: first for account, first in found.open_from.items() if account[0] == "east"} == {
+        ("east", epoch): 21 for epoch in (41, 42, 43)
+    }
+
+
+def test_a_clean_stop_keeps_everything_over_a_boot_and_declares_nothing(life):
+    life.begin().frames(100, settled=False)
+    life.events(2)
+    life.stop()
+    shutil.rmtree(life.run)
+    life.run.mkdir()
+    life.begin().deliver()
+
+    assert life.numbers() == list(range(1, 101))
+    assert life.numbers("events") == [1, 2]
+    assert life.gaps() == []
+
+
+def test_without_a_ring_the_disk_is_enough(tmp_path):
+    life = Life(tmp_path, has_ring=False)
+    life.begin().frames(1500)
+    life.stop()
+    life.begin().deliver()
+
+    assert life.numbers() == list(range(1, 1501))
+    assert life.gaps() == []
+
+
+def test_what_the_disk_may_hold_is_bounded_and_the_oldest_frames_are_declared(tmp_path):
+    life = Life(tmp_path, bounds=Bounds(max_bytes=2 << 20, max_age_s=3600.0, free_bytes=0))
+    life.begin().events(5)
+    for _ in range(40):
+        life.frames(200)
+    assert life.keeper._disk.file_bytes < 3 << 20
+    counts = life.balances()
+    assert counts["numbered_in_gaps"] > 2000
+    assert life.outbox.declared_by_reason() == {"spool-bytes": counts["numbered_in_gaps"]}
+    life.deliver()
+
+    life.prove()
+    assert life.numbers("events") == [1, 2, 3, 4, 5], "events are let go last"
+    assert max(life.numbers()) == 8000, "the newest stay"
+    assert all(gap["exact"] for gap in life.gaps())
+
+
+def test_what_the_bound_let_go_is_declared_after_a_power_cut_too(tmp_path):
+    life = Life(tmp_path, bounds=Bounds(max_bytes=1 << 20, max_age_s=3600.0, free_bytes=0))
+    life.begin()
+    for _ in range(20):
+        life.frames(200)
+    life.cut()
+    life.begin().deliver()
+
+    found = life.prove()
+    assert found.declared["east", 41]
+    assert found.open_from["east", 41] == 4001
+
+
+def test_what_is_too_old_is_declared(tmp_path, monkeypatch):
+    life = Life(tmp_path, bounds=Bounds(max_bytes=64 << 20, max_age_s=60.0, free_bytes=0))
+    life.begin().frames(1000)
+    life.events(2)
+    life.settle()
+    life.stop()
+    later_s = time.time() + 61.0
+    monkeypatch.setattr("time.time", lambda: later_s)
+    life.begin().frames(10)
+    wait_until(lambda: life.keeper.tick() or len(life.outbox.declared_by_reason()) == 1, what="the old ones go")
+    life.deliver()
+
+    life.prove()
+    assert {gap["reason"] for gap in life.gaps()} == {"spool-age"}
+    assert [seq for seq in life.numbers() if seq <= 10] == list(range(1, 11)), "the new ones came"
+
+
+def test_a_disk_that_is_short_keeps_events_and_says_so(tmp_path, caplog):
+    life = Life(tmp_path, bounds=Bounds(max_bytes=64 << 20, max_age_s=3600.0, free_bytes=1 << 60))
+    life.begin()
+    life.keeper.tick()
+    life.frames(1000, settled=False)
+    life.events(3)
+    wait_until(lambda: life.keeper.tick() or len(life.keeper._disk.rows(0, 10)[0]) == 3, what="the events are written")
+
+    assert "are free: frames wait in memory only" in caplog.text
+    assert life.outbox.declared_by_reason() == {"spool-bytes": life.balances()["numbered_in_gaps"]}
+    life.deliver()
+    life.prove()
+
+
+def damage_all(path):
+    """Overwrite the file and what lies beside it with letters."""
+    for part in path.parent.glob("spool.db*"):
+        part.write_bytes(b"x" * part.stat().st_size)
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", bytes(1 << 16), b"SQLite format 3\0" + bytes(5000)])
+def test_f38_what_is_no_spool_is_set_aside_and_declared(life, content, caplog):
+    life.path.write_bytes(content)
+    life.begin().frames(10)
+    life.deliver()
+
+    life.published["east", 40] = 0
+    assert life.numbers() == list(range(1, 11))
+    if content:  # an empty file is one that SQLite had just begun
+        assert {(gap["epoch"], gap["reason"], gap["to"]) for gap in life.gaps()} == {(40, "spool-corrupt", None)}
+        assert life.path.with_name("spool.db.damaged").read_bytes() == content
+        assert "set aside" in caplog.text
+
+
+def test_f38_a_spool_that_is_damaged_while_it_runs_is_replaced(life, caplog):
+    life.begin()
+    for _ in range(10):
+        life.frames(100)
+    away = life.outbox.counts()["spool_waiting"]
+    assert away > 500
+    life.keeper._disk.flush()
+    damage_all(life.path)
+    life.keeper._disk._connection.execute("PRAGMA cache_size=0")  # so that it reads the file
+    life.frames(100)
+    life.deliver()
+
+    life.prove()
+    assert {gap["reason"] for gap in life.gaps()} == {"spool-corrupt"}
+    assert "set aside" in caplog.text
+    life.balances()
+
+
+def test_f38_one_flipped_bit_is_found_and_declared(life):
+    life.begin().frames(900)
+    life.stop()
+    content = bytearray(life.path.read_bytes())
+    content[content.index(b'"seq":450,')] ^= 1
+    life.path.write_bytes(content)
+    shutil.rmtree(life.run)
+    life.run.mkdir()
+    life.begin().deliver()
+
+    assert set(range(1, 901)) - set(life.numbers()) == {450}
+    assert {(gap["reason"], gap["epoch"], gap["exact"]) for gap in life.gaps()} >= {("spool-corrupt", 41, False)}
+    life.prove()
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_f38_any_damage_is_survived_and_nothing_is_lost_unsaid(tmp_path_factory, whole_spool, data):
+    """A file that another start has left, cut off or with flipped bytes anywhere, its log as well."""
+    life = Life(tmp_path_factory.mktemp("damaged"))
+    life.epoch, life.published = 41, {("east", 41): 300, ("east events", 41): 3}
+    for name, content in whole_spool.items():
+        damaged = bytearray(content)
+        for _ in range(data.draw(st.integers(0, 3))):
+            damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= data.draw(st.integers(1, 255))
+        if data.draw(st.booleans()):
+            del damaged[data.draw(st.integers(0, len(damaged))) :]
+        (life.disk / name).write_bytes(damaged)
+    life.begin().frames(5)
+    life.deliver()
+
+    life.prove()
+    life.balances()
+    life.stop()
+
+
+@pytest.fixture(scope="module")
+def whole_spool(tmp_path_factory):
+    """The files of a start that was killed, with a log that is not in the database yet."""
+    life = Life(tmp_path_factory.mktemp("whole"), has_ring=False)
+    life.begin().frames(200)
+    life.events(3)
+    life.settle()
+    life.keeper._disk.flush()
+    life.frames(100)
+    return {path.name: path.read_bytes() for path in life.disk.iterdir()}

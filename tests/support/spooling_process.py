@@ -1,0 +1,101 @@
+"""A start of the service that spools: `python -m tests.support.spooling_process FOLDER`, to be recorded and cut.
+
+It says on its standard output what it has done: `put KIND SEQ` accepted, `written KIND SEQ` on the disk as far as it
+knows, `taken KIND SEQ` sent, `acked KIND SEQ` the broker has it, or a gap record that names it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from edge.publish.outbox.entry import Entry, entry_from_message
+from edge.publish.outbox.keeper import Bounds
+from edge.publish.outbox.opening import SpoolPlace, open_outbox
+from tests.support.event_messages import event
+from tests.support.wait import wait_until
+from tests.support.wire_messages import birth, detections
+
+EPOCH = 41
+BOUNDS = Bounds(max_bytes=300_000, max_age_s=3600.0, free_bytes=0)
+
+
+def say(what: str, kind: str, seq: int) -> None:
+    os.write(1, f"{what} {kind} {seq}\n".encode())
+
+
+class Start:
+    def __init__(self, folder: Path) -> None:
+        opened = open_outbox(
+            msgspec.structs.replace(birth(), epoch=EPOCH),
+            max_bytes=60_000,
+            live_s=0.0,
+            spool=SpoolPlace(folder / "spool.db", BOUNDS),
+        )
+        assert opened.keeper is not None
+        self.outbox, self.keeper = opened.outbox, opened.keeper
+        self.last = {"detections": 0, "events": 0}
+
+    def put(self, kind: str, count: int) -> None:
+        for _ in range(count):
+            self.last[kind] += 1
+            seq = self.last[kind]
+            message = detections(seq, count=3) if kind == "detections" else event(seq)
+            self.outbox.put(entry_from_message(message))
+            say("put", kind, seq)
+
+    def settle(self) -> None:
+        spool = self.keeper._spool
+        wait_until(lambda: self.keeper.tick() or not spool._unwritten, what="all is written")
+        for kind, seq in self.last.items():
+            say("written", kind, seq)
+
+    def take(self, most: int) -> list[Entry]:
+        taken = []
+        while len(taken) < most and (entry := self.outbox.take()) is not None:
+            taken.append(entry)
+            if entry.number is not None:
+                say("taken", entry.number.of, entry.number.seq)
+        return taken
+
+    def acknowledge(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            if entry.number is not None:
+                say("acked", entry.number.of, entry.number.seq)
+            if entry.is_gap:
+                gap = json.loads(entry.encode())
+                for seq in range(gap["from"], gap["to"] + 1):
+                    say("acked", gap["of"], seq)
+            self.outbox.acknowledge(entry)
+
+
+def main(folder: Path) -> None:
+    start = Start(folder)
+    for _ in range(4):  # an outage: more than memory holds, and events
+        start.put("detections", 15)
+        start.put("events", 2)
+        start.settle()
+        start.put("detections", 3)
+    start.acknowledge(start.take(25))  # a broker comes, takes some, and goes
+    start.settle()
+    taken = start.take(12)
+    start.acknowledge(taken[:6])
+    start.outbox.put_back_all()
+    for _ in range(12):  # more than the disk may hold
+        start.put("detections", 40)
+        start.settle()
+    start.put("events", 2)
+    start.settle()
+    while entries := start.take(40):
+        start.acknowledge(entries)
+        start.settle()
+    start.put("detections", 5)
+    start.keeper.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

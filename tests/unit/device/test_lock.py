@@ -3,14 +3,16 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from edge.device.layout import Layout
-from edge.device.lock import PushLock, state_lock
+from edge.device.lock import PushLock, engines_lock, state_lock
 from edge.errors import DeployError
 from tests.support.wait import wait_until
 
@@ -124,3 +126,28 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(layout, tmp_path):
     with pytest.raises(DeployError), PushLock(layout).acquire("a", "b"):
         pass
     assert precious.read_bytes() == b"1"
+
+
+def test_a_lock_that_an_older_version_left_open_to_all_is_closed_to_others(layout):
+    layout.state_lock.parent.mkdir(parents=True)
+    layout.state_lock.touch()
+    layout.state_lock.chmod(0o666)
+    with state_lock(layout):
+        assert stat.S_IMODE(layout.state_lock.stat().st_mode) == 0o600
+
+
+def test_engines_are_built_by_one_at_a_time_and_the_next_has_its_turn(layout):
+    layout.workshop.mkdir(parents=True)
+    stop = threading.Event()
+    before = sorted(os.listdir("/proc/self/fd"))
+    with engines_lock(layout, within_s=0, stop=stop) as first, engines_lock(layout, within_s=0, stop=stop) as second:
+        assert (first, second) == (True, False)
+    with engines_lock(layout, within_s=0, stop=stop) as third:
+        assert third
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_without_a_folder_of_the_builder_there_is_no_turn_to_wait_for(layout):
+    with pytest.raises(DeployError) as failure, engines_lock(layout, within_s=0, stop=threading.Event()):
+        pass
+    assert failure.value.code.startswith("device.disk")

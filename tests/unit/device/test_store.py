@@ -11,7 +11,10 @@ from edge.device.files import RealFiles
 from edge.device.layout import Layout
 from edge.device.store import Store
 from edge.errors import DeployError
+from tests.support.cut_files import CutFiles
 from tests.support.faulty_files import FaultyFiles
+from tests.support.pushes import device_over
+from tests.support.scenarios import BARE
 
 CONTENT = bytes(range(256)) * 5000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -123,6 +126,21 @@ def test_f15_a_flipped_bit_is_found_and_the_blob_is_asked_for_again(store, layou
     store.quarantine(SHA256)
     assert store.missing({SHA256: len(CONTENT)}) == {SHA256: 0}
     assert os.listdir(layout.incoming) == [f"{SHA256}.damaged"]
+
+
+def test_a_blob_that_was_taken_out_stays_out_after_a_cut_and_only_then_is_asked_for_again():
+    digest = hashlib.sha256(b"content").hexdigest()
+    files = CutFiles(BARE)
+    device = device_over(files)
+    blob = device.layout.blob(digest)
+    device.durable.make_dirs(blob.parent)
+    device.durable.put(blob, b"flipped")
+
+    device.store.quarantine(digest)
+
+    assert not device.store.has(digest)
+    assert not any(str(blob) in dict(tree) for tree in files.trees_after_cut())
+    assert f"{digest}.damaged" in files.names(device.layout.incoming)
 
 
 def test_an_empty_blob_is_a_blob(store):

@@ -146,7 +146,7 @@ class MqttPublisher:
         if isinstance(message, StateMessage | StreamStateMessage):
             self._publish_state(message)
         else:
-            if isinstance(message, NoStreamState):
+            if isinstance(message, NoStreamState) and message.of == "state":
                 self._forget_stream(message.stream)
             self._outbox.put(entry_from_message(message))
         self._wake()

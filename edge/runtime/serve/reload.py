@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from edge.config.load import Pipeline, load_pipeline
 from edge.protocols import FrameSource, Publisher
+from edge.publish.discovery.announced import NoStreamState
 from edge.publish.messages import InfoMessage
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.following import Following
@@ -70,6 +71,10 @@ class Reloader:
             self.following.replace(name, None)
         if gone or sources:
             self.info = announce(new, self.info, self.publisher)
+        for stream in changed:
+            before_it = before.get(stream.id)
+            if before_it is not None and before_it.tracking is not None and stream.tracking is None:
+                self.publisher.publish(NoStreamState(stream.id, "occupancy"))
         self.pipeline = new
         return Changes(removed=gone, sources=sources)
 

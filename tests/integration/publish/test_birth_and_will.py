@@ -66,6 +66,18 @@ def test_states_carry_the_epoch_and_the_session_that_they_are_of(broker, make_pu
     assert {(state["epoch"], state["session"]) for state in states} == {(41, 41_000_002)}
 
 
+def test_a_stream_whose_occupancy_goes_keeps_its_state_over_a_reconnect(broker, collector, make_publisher):
+    with AbortingProxy(broker.port) as proxy:
+        publisher = make_publisher(proxy.port)
+        publisher.publish(StreamStateMessage(device="gate-01", stream="east", state="up", since=None))
+        publisher.publish(NoStreamState("east", "occupancy"))
+        assert publisher.flush(5)
+        proxy.cut()
+        wait_until(lambda: publisher.counts()["connections"] == 2, what="a reconnect")
+        assert publisher.flush(5)
+        wait_until(lambda: collector.payloads("east/state")[-1]["session"] == 41_000_002, what="its state is renewed")
+
+
 def test_a_stream_that_is_no_more_is_forgotten_by_the_broker(broker, make_publisher, make_collector):
     first = make_publisher(broker.port, streams=("east", "west"))
     for stream in ("east", "west"):

@@ -134,5 +134,19 @@ def test_subscribers_see_which_streams_there_are(run, tmp_path):
             run.finish(process)
 
 
+def test_a_stream_that_is_followed_no_more_has_no_occupancy_any_more(run, tmp_path):
+    with Mosquitto(tmp_path) as broker:
+        collector = Collector(broker.port)
+        process = run.start(run.write([STEADY, other(tracking={})], broker_port=broker.port))
+        try:
+            wait_until(lambda: said(collector, "streams/other/occupancy"), what="its occupancy", timeout_s=60)
+            reload(run, process, [STEADY, other()], broker_port=broker.port)
+            wait_until(lambda: said(collector, "streams/other/occupancy")[-1] == b"", what="none", timeout_s=60)
+        finally:
+            collector.close()
+            process.send_signal(signal.SIGTERM)
+            run.finish(process)
+
+
 def said(collector, end):
     return [one.payload for one in collector.messages if one.topic.endswith(end)]

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test check lab lab-jetpack6 lab-jetpack7 lab-aarch64 lab-machine lab-container pycuda-wheels lock format bench bench-stages fuzz reliability docs kernels clean
+.PHONY: help setup demo test check lab lab-jetpack6 lab-jetpack7 lab-aarch64 lab-machine lab-container pycuda-wheels lock format bench bench-stages fuzz soak reliability docs kernels clean
 
 help:            ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,8 +63,12 @@ bench: setup     ## measure; writes docs/benchmarks.md
 
 bench-stages: setup   ## interpreter time per frame by stage, alone; its section of docs/benchmarks.md
 	@$(PYTHON) -m tests.bench --only-stages $(ARGS)
+
 fuzz: setup      ## what others write, fuzzed by coverage (atheris, x86-64): ARGS="--seconds 600 messages"
 	@$(PYTHON) -m tests.fuzz $(ARGS)
+
+soak: setup      ## thirty minutes of the service while all around it is broken; writes docs/soak.md
+	@$(PYTHON) -m tests.soak $(ARGS)
 
 reliability: setup   ## every power cut and every disk fault of a push; writes docs/reliability.md
 	@$(PYTHON) -m tests.reliability

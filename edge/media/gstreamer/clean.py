@@ -49,6 +49,7 @@ class CleanFrames:
         self._is_starting = True
         self._first_key: int | None = None
         self._spans: deque[tuple[int, int | None]] = deque(maxlen=_REMEMBERED)  # PTS: damage, next clean key frame
+        self._healed_after = -1  # PTS: a key frame that is not later is none for what was lost
         self._end: int | None = None  # PTS of the last picture of the connection, which need not be whole
         self._thread: int | None = None
         self._probes: list[tuple[Any, int]] = []
@@ -112,10 +113,11 @@ class CleanFrames:
         self._is_starting = is_marked or not is_begun
         return not self._is_starting
 
-    def _note(self, pts: int) -> None:
+    def _note(self, pts: int, *, seen_until: int | None = None) -> None:
         # Without key frames it is not known what else is damaged.
         if self._has_keys and not (self._spans and self._spans[-1][1] is None):
             self._spans.append((pts, None))
+        self._healed_after = max(self._healed_after, pts if seen_until is None else seen_until)
 
     def _on_key(self, _pad: Any, info: Any) -> Any:
         pts = info.get_buffer().pts
@@ -125,8 +127,8 @@ class CleanFrames:
         with self._lock:
             if self._first_key is None:
                 self._first_key = pts
-            # A loss at the very time of the key frame is a loss inside it.
-            if self._spans and self._spans[-1][1] is None and self._spans[-1][0] < pts:
+            # A loss at the very time of the key frame is a loss inside it, or of what comes next.
+            if self._spans and self._spans[-1][1] is None and self._healed_after < pts:
                 self._spans.append((self._spans.pop()[0], pts))
         self._thread = thread
         _by_thread[thread] = self
@@ -143,7 +145,7 @@ class CleanFrames:
         # rtph264depay asks for a key frame after every loss, also after those that the jitter buffer does not tell of.
         if info.get_event().has_name("GstForceKeyUnit"):
             with self._lock:
-                self._note(self._start_of_packets())
+                self._note(self._start_of_packets(), seen_until=self._start_of_packets() + _MARGIN_NS)
         return self._gst.PadProbeReturn.OK
 
     def _on_end(self, _pad: Any, info: Any) -> Any:

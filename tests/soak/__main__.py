@@ -1,0 +1,54 @@
+"""Runs the service for long while its cameras and its broker are broken, and writes docs/soak.md if all is well.
+
+make soak
+make soak ARGS="--minutes 60"
+make soak ARGS="--dying --minutes 11"      sixteen cameras, one dying every four seconds
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.soak.page import PAGE, lines_of, put
+from tests.soak.soak import soak
+
+SIXTEEN, DYING_EVERY_S = 16, 4.0
+FAILED = Path(__file__).parents[2] / "out/soak-failed.log"  # what the service of the last soak that failed has said
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--cameras", type=int, default=8)
+    parser.add_argument("--dying", action="store_true", help="sixteen cameras, one dying every four seconds")
+    parser.add_argument("--seed", type=int, default=12, help="of what is broken by chance")
+    parser.add_argument("--out", type=Path, default=PAGE)
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the service")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="edge-soak-") as folder:
+        account = soak(
+            Path(folder),
+            minutes=options.minutes,
+            cameras=SIXTEEN if options.dying else options.cameras,
+            dying_every_s=DYING_EVERY_S if options.dying else None,
+            seed=options.seed,
+            environ=dict(one.split("=", 1) for one in options.env),
+        )
+        if account.broken:
+            FAILED.parent.mkdir(exist_ok=True)
+            shutil.copy(Path(folder) / "told.txt", FAILED)
+    lines = lines_of(account, is_dying=options.dying)
+    if not account.broken:
+        put(options.out, lines, is_dying=options.dying)
+    print("\n".join(lines))
+    for one in account.broken:
+        print(f"BROKEN: {one}", file=sys.stderr)
+    return 1 if account.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Memory, threads and descriptors of the service over time, and the rule by which they are flat."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+EVERY_S = 1.0
+_PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look: seconds since the begin, MiB resident, numbers."""
+
+    at_s: float
+    resident_mib: float
+    threads: int
+    descriptors: int
+    cpu_s: float
+
+
+@dataclass
+class Flat:
+    """One figure over a run: its medians in the second and in the last third, and what it may grow by."""
+
+    name: str
+    before: float
+    after: float
+    allowed: float
+
+    @property
+    def is_flat(self) -> bool:
+        return self.after - self.before <= self.allowed
+
+
+@dataclass
+class Vitals:
+    """Looks at a process once a second until it is stopped."""
+
+    pid: int
+    samples: list[Sample] = field(default_factory=list)
+    loads: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._begun = time.monotonic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def look(self) -> Sample:
+        proc = Path(f"/proc/{self.pid}")
+        fields = (proc / "stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        ticks = int(fields[11]) + int(fields[12])
+        return Sample(
+            at_s=time.monotonic() - self._begun,
+            resident_mib=int((proc / "statm").read_text(encoding="ascii").split()[1]) * _PAGE_MIB,
+            threads=len(os.listdir(proc / "task")),
+            descriptors=len(os.listdir(proc / "fd")),
+            cpu_s=ticks / os.sysconf("SC_CLK_TCK"),
+        )
+
+    def judged(self) -> list[Flat]:
+        """Return the figures by the rule: the first third is warm-up; the last may be above the second by little.
+
+        Memory by a twentieth, and 6 MiB at least; threads and descriptors by four, in their lowest fifth, which is when
+        nothing is being connected or taken down: one that each fault leaves behind would be twenty in five minutes.
+        """
+        whole_s = self.samples[-1].at_s
+        second = [one for one in self.samples if whole_s / 3 <= one.at_s < whole_s * 2 / 3]
+        last = [one for one in self.samples if one.at_s >= whole_s * 2 / 3]
+        found = []
+        before, after = (statistics.median(one.resident_mib for one in part) for part in (second, last))
+        found.append(Flat("memory, MiB", before, after, max(6.0, before / 20)))
+        for name in ("threads", "descriptors"):
+            before, after = (_calm([getattr(one, name) for one in part]) for part in (second, last))
+            found.append(Flat(name, before, after, 4))
+        return found
+
+    def _run(self) -> None:
+        while not self._stop.wait(EVERY_S):
+            try:
+                self.samples.append(self.look())
+            except OSError:  # it has ended
+                return
+            self.loads.append(os.getloadavg()[0])
+
+
+def _calm(values: list[int]) -> float:
+    return statistics.quantiles(values, n=5)[0]

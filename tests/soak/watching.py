@@ -1,0 +1,98 @@
+"""What one subscriber received: the promise, whose picture each message is about, and when it came."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from array import array
+from collections import Counter, defaultdict
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from tests.support.promise import Reading
+from tests.support.signed_pictures import signature_of
+from tests.support.wait import wait_until
+
+
+class Subscriber:
+    """Reads everything below `#` over plain paho, with a session that the broker keeps; keeps little of each message.
+
+    Attributes:
+        cameras: by stream, the camera whose pictures it has to be about.
+        arrivals: by stream, when each live message came first, by the monotonic clock.
+        strangers: messages about a picture of another camera, or about none that can be read.
+        states: by stream, how often each state was said.
+        goodbye: the device has said that it is stopped.
+    """
+
+    def __init__(self, port: int, cameras: dict[str, int]) -> None:
+        self.cameras = cameras
+        self.reading = Reading()
+        self.arrivals: dict[str, array[float]] = defaultdict(lambda: array("d"))
+        self.strangers: list[str] = []
+        self.states: dict[str, Counter[str]] = defaultdict(Counter)
+        self.sizes: dict[str, set[tuple[int, int]]] = defaultdict(set)
+        self.errors: list[str] = []
+        self.goodbye = False
+        self._lock = threading.Lock()
+        self._is_subscribed = False
+        self._client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="soak-subscriber", protocol=mqtt.MQTTv5)
+        self._client.on_connect = lambda client, *_: client.subscribe("#", qos=1)
+        self._client.on_subscribe = self._on_subscribe
+        self._client.on_message = self._on_message
+        self._client.reconnect_delay_set(0.05, 0.2)
+        properties = Properties(PacketTypes.CONNECT)
+        properties.SessionExpiryInterval = 86_400
+        self._client.connect("127.0.0.1", port, clean_start=False, properties=properties)
+        self._client.loop_start()
+        wait_until(lambda: self._is_subscribed, what="the subscriber is subscribed")
+
+    def count(self, stream: str) -> int:
+        return len(self.arrivals[stream])
+
+    def first_after(self, stream: str, moment: float) -> float | None:
+        """Return when the first message of a picture that was read after `moment` came."""
+        with self._lock:
+            times = self.arrivals[stream]
+            i = len(times)
+            while i and times[i - 1] > moment:
+                i -= 1
+            return times[i] if i < len(times) else None
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _on_subscribe(self, *_: object) -> None:
+        self._is_subscribed = True
+
+    def _on_message(self, _client: object, _data: object, message: mqtt.MQTTMessage) -> None:
+        try:
+            self._enter(message.topic, message.payload)
+        except Exception as error:  # paho would end its thread in silence
+            self.errors.append(f"{message.topic}: {error!r}")
+
+    def _enter(self, topic: str, payload: bytes) -> None:
+        one = self.reading.enter(topic, payload)
+        if one is not None:
+            self._enter_frame(one, is_live=topic.endswith("/detections"))
+        elif topic.endswith("/state") and payload:
+            said = json.loads(payload)
+            if "stream" in said:
+                self.states[said["stream"]][said["state"]] += 1
+            self.goodbye = self.goodbye or (said["state"], said["reason"]) == ("offline", "stopped")
+
+    def _enter_frame(self, one: dict, *, is_live: bool) -> None:
+        stream = one["stream"]
+        signature = signature_of(one)
+        if signature is None or signature[0] != self.cameras.get(stream):
+            whose = "no signature" if signature is None else f"camera {signature[0]}, picture {signature[1]}"
+            found = [[round(x) for x in box["bbox"]] for box in one["detections"]]
+            self.strangers.append(f"{stream} seq {one['seq']} frame {one['frame']} {one['size']}: {whose}: {found}")
+        self.sizes[stream].add(tuple(one["size"]))
+        if is_live:
+            with self._lock:
+                self.arrivals[stream].append(time.monotonic())

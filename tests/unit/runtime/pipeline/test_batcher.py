@@ -401,3 +401,24 @@ def wait_until(condition, timeout_s=5):
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true"
         threading.Event().wait(0.002)
+
+
+@pytest.mark.parametrize("ends_by", ["its last row", "a stream that leaves", "its deadline"])
+def test_whoever_waits_for_a_batch_is_woken_when_it_can_be_taken(make, ends_by):
+    batcher = make(max_wait_s=0.02 if ends_by == "its deadline" else 300)
+    for name in ("a", "b"):
+        batcher.join(StreamId(name), is_live=True)
+    taken = []
+    thread = threading.Thread(target=lambda: taken.append(batcher.take(300)), daemon=True)
+    thread.start()
+    wait_until(lambda: batcher._is_idle)
+    now_ns = time.monotonic_ns()
+
+    put(batcher, frame("a", 1, read_at_ns=now_ns), is_live=True)
+    if ends_by == "its last row":
+        put(batcher, frame("b", 1, read_at_ns=now_ns), is_live=True)
+    elif ends_by == "a stream that leaves":
+        batcher.leave(StreamId("b"))
+    thread.join(30)
+
+    assert [row.header.stream for row in taken[0].rows] == (["a", "b"] if ends_by == "its last row" else ["a"])

@@ -50,6 +50,7 @@ class CleanFrames:
         self._first_key: int | None = None
         self._spans: deque[tuple[int, int | None]] = deque(maxlen=_REMEMBERED)  # PTS: damage, next clean key frame
         self._healed_after = -1  # PTS: a key frame that is not later is none for what was lost
+        self._is_connecting = True  # the depayloader asks for a key frame at its first packet, too
         self._end: int | None = None  # PTS of the last picture of the connection, which need not be whole
         self._thread: int | None = None
         self._probes: list[tuple[Any, int]] = []
@@ -144,8 +145,11 @@ class CleanFrames:
     def _on_request(self, _pad: Any, info: Any) -> Any:
         # rtph264depay asks for a key frame after every loss, also after those that the jitter buffer does not tell of.
         if info.get_event().has_name("GstForceKeyUnit"):
+            since = self._start_of_packets()
             with self._lock:
-                self._note(self._start_of_packets(), seen_until=self._start_of_packets() + _MARGIN_NS)
+                # What came before the first packet is missed by nobody: a key frame that begins with it heals.
+                self._note(since, seen_until=since if self._is_connecting else since + _MARGIN_NS)
+                self._is_connecting = False
         return self._gst.PadProbeReturn.OK
 
     def _on_end(self, _pad: Any, info: Any) -> Any:

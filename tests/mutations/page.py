@@ -19,7 +19,7 @@ sync, a rename, a record), each check (an error that is raised) and each pair of
 of the agent was left out, or turned round, in turn; the test named is the first that failed.
 
 {total} mutants: {noticed} noticed, {unnoticed} unnoticed, {reviewed} reviewed and found to change nothing, {unasked}
-not asked about since their file changed.
+not asked about yet, or not since their file changed.
 """
 
 

@@ -228,7 +228,7 @@ class Batcher:
 
     def _serve(self, turn: Turn) -> bool:
         batch = self._open
-        if batch is None:
+        if batch is None or self._is_awaited(batch):
             return False
         row = batch.live_row_of.get(turn.stream)
         if row is not None:
@@ -291,6 +291,12 @@ class Batcher:
         if batch is None or batch.writers or not batch.count or batch.due_ns is None:
             return None
         return self._complete_or_due_ns(batch, batch.due_ns)
+
+    def _is_awaited(self, batch: OpenBatch) -> bool:
+        # Its time has come and the engine waits for those who copy: one more after the other would make that endless.
+        if not (self._is_idle and self._free and batch.count) or batch.due_ns is None:
+            return False
+        return self._complete_or_due_ns(batch, batch.due_ns) <= self._clock_ns()
 
     def _complete_or_due_ns(self, batch: OpenBatch, due_ns: int) -> int:
         is_complete = self._is_closed or batch.count >= self._wanted(self._canvases.rows)

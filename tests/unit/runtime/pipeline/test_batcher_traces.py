@@ -96,6 +96,21 @@ def test_an_idle_engine_waits_for_no_batch_beyond_its_deadline(trace):
         assert batch.closed_at_ns <= max(idle_since_ns, due_ns) + slack_ns
 
 
+def test_an_idle_engine_is_not_kept_waiting_by_those_who_copy_one_after_the_other():
+    streams = {
+        "slow": Camera(fps=5),
+        **{f"fast-{number}": Camera(fps=120, start_s=0.003 * number) for number in range(3)},
+    }
+    terms = {StreamId(name): Terms(max_age_ns=1_000_000) for name in streams if name != "slow"}
+    sim = Simulation(streams, rows=8, end_s=1.0, max_wait_s=0, copy_s=0.003, terms=terms)
+
+    sim.run()
+
+    waited_ns = [batch.closed_at_ns - min(row.header.read_at_ns for row in batch.rows) for batch in sim.batches]
+    assert len([batch for batch in sim.batches if "slow" in {row.header.stream for row in batch.rows}]) >= 4
+    assert max(waited_ns) <= 4 * 3_000_000
+
+
 @settings(max_examples=250, deadline=None, suppress_health_check=LOADED)
 @given(
     streams=named(cameras(jitter=st.just(0))), max_wait_s=st.sampled_from([0, 0.02, 1.0]), load=st.floats(0.05, 0.45)

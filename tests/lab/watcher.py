@@ -48,7 +48,11 @@ class Watcher:
             numbers[one.epoch, one.stream].add(one.seq)
         declared: dict[tuple[int, str], set[int]] = defaultdict(set)
         for gap in self._collector.payloads("/gaps"):
-            declared[gap["epoch"], gap["stream"]] |= set(range(gap["from"], gap["to"] + 1))
+            key = gap["epoch"], gap["stream"]
+            last = (
+                max(numbers.get(key, ()), default=0) if gap["to"] is None else gap["to"]
+            )  # a power cut leaves the end open
+            declared[key] |= set(range(gap["from"], last + 1))
         missing = {key: set(range(min(seen), max(seen) + 1)) - seen - declared[key] for key, seen in numbers.items()}
         return {key: lost for key, lost in missing.items() if lost}
 

@@ -71,7 +71,7 @@ class Vitals:
     def judged(self) -> list[Flat]:
         """Return the figures by the rule: the first third is warm-up; the last may be above the second by little.
 
-        Memory by a twentieth, and 6 MiB at least; threads and descriptors by four, in their lowest fifth, which is when
+        Memory by a twentieth, and 6 MiB at least; threads and descriptors by two, in their lowest fifth, which is when
         nothing is being connected or taken down: one that each fault leaves behind would be twenty in five minutes.
         """
         whole_s = self.samples[-1].at_s
@@ -82,7 +82,7 @@ class Vitals:
         found.append(Flat("memory, MiB", before, after, max(6.0, before / 20)))
         for name in ("threads", "descriptors"):
             before, after = (_calm([getattr(one, name) for one in part]) for part in (second, last))
-            found.append(Flat(name, before, after, 4))
+            found.append(Flat(name, before, after, 2))
         return found
 
     def _run(self) -> None:

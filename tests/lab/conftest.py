@@ -20,7 +20,7 @@ from tests.lab.device import VirtualDevice, push_key
 from tests.lab.image import base_image, image_path, is_machine, why_no_packages
 from tests.lab.provisioning import have_patience, provision
 from tests.lab.site import Site, open_site
-from tests.support.mosquitto import free_port
+from tests.support.ports import free_port
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

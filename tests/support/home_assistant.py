@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.support.mosquitto import free_port
+from tests.support.ports import free_port
 
 PYTHON = Path(__file__).parents[2] / ".cache" / "home-assistant" / "bin" / "python"
 DRIVER = Path(__file__).with_name("home_assistant_driver.py")

@@ -10,13 +10,8 @@ import time
 from pathlib import Path
 
 from tests.support.certificates import Certificates
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Mosquitto:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ if __name__ != "__main__":  # the server's own process needs no more than GStrea
 
     from edge.errors import MissingDependencyError
     from edge.media.gstreamer import binding
+    from tests.support.ports import free_port
 
 _ELEMENTARY = (
     "appsrc name=file is-live=true format=time caps=video/x-{codec},stream-format=byte-stream,alignment=au "
@@ -52,8 +52,7 @@ class RtspServer:
     def __init__(self, mounts: dict[str, RtspMount], *, host: str = "127.0.0.1") -> None:
         self._mounts, self._host = mounts, host
         self._process: subprocess.Popen[str] | None = None
-        with socket.create_server((host, 0)) as probe:
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
 
     def __enter__(self) -> RtspServer:
         self.start()

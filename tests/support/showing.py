@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from edge.http.sockets import bind_port
 from edge.runtime.look.pictures import Pictures
 from edge.runtime.serve.serve import open_serving, serve
 from tests.support.http_client import ask
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
@@ -36,11 +36,6 @@ class Showing:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/"
-
-
-def free_port() -> int:
-    with bind_port(0) as bound:
-        return int(bound.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edge.transport.ssh_command import SshAddress
-from tests.support.mosquitto import free_port
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 _SSHD = shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin")

@@ -1,8 +1,9 @@
-"""The only module that imports openvino, and only when it is used."""
+"""The only module that imports openvino, and only when it is used; nobody is told of it."""
 
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from edge.errors import EngineError, MissingDependencyError
@@ -17,6 +18,9 @@ def import_openvino() -> Any:
     Raises:
         MissingDependencyError: if it is not installed.
     """
+    # As it comes, its import starts a thread and a process that report to a server of Google's under a number that it
+    # keeps in ~/intel, unless somebody has refused. It does without that package where there is none.
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # an import of it fails then
     try:
         import openvino
         import openvino.opset13

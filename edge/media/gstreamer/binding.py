@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import threading
 import warnings
@@ -61,8 +63,12 @@ def load() -> GStreamer:
 
 @lru_cache(maxsize=1)
 def _load() -> GStreamer:
+    # GStreamer brings libunwind, whose _Unwind_Resume would stand before libgcc's for every library that is loaded
+    # later: a C++ exception that libgcc has begun then ends the process. OpenVINO catches some while it compiles.
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libgcc_s.so.1", mode=ctypes.RTLD_GLOBAL)
     # Cameras are reached directly, and souphttpsrc reads http_proxy itself. GIO would ask libproxy, which throws C++
-    # exceptions; on Ubuntu 22.04 (JetPack 6) these end the process where GStreamer's libunwind and numpy's libgcc meet.
+    # exceptions as well: on Ubuntu 22.04 (JetPack 6) these ended the process.
     os.environ.setdefault("GIO_USE_PROXY_RESOLVER", "dummy")
     try:
         import gi

@@ -1,8 +1,6 @@
-"""The file of the spool: messages on the disk, by SQLite. One thread at a time; the only module that knows sqlite3.
+"""What the spool holds: messages, gap records and starts in SQLite's tables. One thread at a time.
 
-WAL with `synchronous=FULL`: a transaction is on the disk once `commit` returns, and costs one sync. Measured against
-the rollback journals it writes least: batches of ten messages of 630 bytes 2.7 kB each, of a hundred 0.8 kB. Locked for
-one process, so no shared memory lies beside it. SQLite does not see a flipped bit in a message; each row has a CRC-32.
+SQLite does not see a flipped bit in a message; each row has a CRC-32. With `file`, the only module that knows sqlite3.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import time
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,44 +15,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from edge.writing import sync_folder
+from edge.publish.outbox.file import PAGE_BYTES, SpoolDamagedError, connect, translated
 
-__all__ = [
-    "Disk",
-    "DiskError",
-    "Row",
-    "SpoolDamagedError",
-    "Start",
-    "remove",
-    "replace_damaged",
-    "salvaged",
-    "salvaged_starts",
-]
+__all__ = ["Disk", "Row", "Start", "salvaged", "salvaged_starts"]
 
-_FORMAT = 1
-_PAGE_BYTES = 4096
-_WAL_PAGES = 512  # beside the file, and again in it
-_CHECK_S = 2.0
-_STEPS_PER_LOOK = 20_000
-_ASIDE = ".damaged"
 _MOST = 1 << 62  # tickets and epochs
-_SCHEMA = """
-CREATE TABLE message(ticket INTEGER PRIMARY KEY, start INTEGER, is_event INTEGER, at_s REAL, head BLOB, body BLOB,
-                     crc INTEGER);
-CREATE INDEX of_event ON message(ticket) WHERE is_event;
-CREATE TABLE gap(payload BLOB, crc INTEGER);
-CREATE TABLE start(epoch INTEGER PRIMARY KEY, about BLOB, reached BLOB, is_ended INTEGER, crc INTEGER);
-"""
 _T = TypeVar("_T", int, float, bytes)
 _COLUMNS = "ticket, start, is_event, at_s, head, body, crc"
-
-
-class DiskError(Exception):
-    """The disk does not take it now: full, read-only, broken. What was asked for is not done."""
-
-
-class SpoolDamagedError(Exception):
-    """The file is not what we wrote."""
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -109,33 +75,21 @@ class Disk:
             DiskError: when it cannot be opened, or another process has it.
             SpoolDamagedError: when it is none, or damaged.
         """
-        is_new = not path.exists()
-        with _translated():
-            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0)
-        try:
-            with _translated():
-                os.chmod(path, 0o600)
-                _prepare(connection, is_new=is_new)
-                if is_new:
-                    sync_folder(path.parent)
-        except BaseException:
-            connection.close()
-            raise
-        return cls(path, connection)
+        return cls(path, connect(path))
 
     @property
     def file_bytes(self) -> int:
         """What the file takes, without what is on its way into it."""
-        return self._pragma("page_count") * _PAGE_BYTES
+        return self._pragma("page_count") * PAGE_BYTES
 
     @property
     def used_bytes(self) -> int:
         """What of the file holds something."""
-        return (self._pragma("page_count") - self._pragma("freelist_count")) * _PAGE_BYTES
+        return (self._pragma("page_count") - self._pragma("freelist_count")) * PAGE_BYTES
 
     def free_bytes(self) -> int:
         """Return what is free on the disk for who is not root."""
-        with _translated():
+        with translated():
             room = os.statvfs(self.path.parent)
         return room.f_bavail * room.f_frsize
 
@@ -157,7 +111,7 @@ class Disk:
             start: what a start says of itself.
             ended: epochs of starts that are accounted for.
         """
-        with _translated(), self._transaction():
+        with translated(), self._transaction():
             self._connection.executemany("DELETE FROM message WHERE ticket = ?", ((ticket,) for ticket in gone))
             self._connection.executemany(
                 f"INSERT OR REPLACE INTO message({_COLUMNS}) VALUES(?, ?, ?, ?, ?, ?, ?)",
@@ -179,7 +133,7 @@ class Disk:
         query = f"SELECT {_COLUMNS} FROM message WHERE ticket >= ? {which} ORDER BY ticket LIMIT ?"
         whole: list[Row] = []
         damaged: list[int] = []
-        with _translated():
+        with translated():
             for ticket, start, is_one, at_s, head, body, crc in self._connection.execute(query, (first, most)):
                 row = _row(ticket, start, is_one, at_s, head, body)
                 if row is None or row.crc != crc:
@@ -190,7 +144,7 @@ class Disk:
 
     def tickets(self) -> Iterator[tuple[int, bool, float]]:
         """Yield ticket, whether it is an event's, and the time, of each row."""
-        with _translated():
+        with translated():
             for ticket, is_event, at_s in self._connection.execute(
                 "SELECT ticket, is_event, at_s FROM message ORDER BY ticket"
             ):
@@ -198,13 +152,13 @@ class Disk:
 
     def oldest_at_s(self) -> float | None:
         """Return the time of the oldest row; None where there is none."""
-        with _translated():
+        with translated():
             found = self._connection.execute("SELECT at_s FROM message ORDER BY ticket LIMIT 1").fetchone()
         return None if found is None else _expected(found[0], float)
 
     def gaps(self) -> list[bytes]:
         """Return the gap records that wait."""
-        with _translated():
+        with translated():
             found = list(self._connection.execute("SELECT payload, crc FROM gap ORDER BY rowid"))
         for payload, crc in found:
             if zlib.crc32(_expected(payload, bytes)) != crc:
@@ -213,25 +167,25 @@ class Disk:
 
     def starts(self) -> list[Start]:
         """Return the starts, the oldest first."""
-        with _translated():
+        with translated():
             return _starts(self._connection)
 
     def forget_starts(self, but: int) -> None:
         """Forget the starts before `but` of which no message is here."""
-        with _translated(), self._transaction():
+        with translated(), self._transaction():
             self._connection.execute(
                 "DELETE FROM start WHERE epoch < ? AND epoch NOT IN (SELECT DISTINCT start FROM message)", (but,)
             )
 
     def shrink(self) -> None:
         """Give the disk back what the file does not need; cheap where it is empty."""
-        with _translated():
+        with translated():
             self._connection.execute("VACUUM")
         self.flush()
 
     def flush(self) -> None:
         """Bring all into the file itself: nothing of it lies beside it then."""
-        with _translated():
+        with translated():
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
@@ -240,7 +194,7 @@ class Disk:
             self._connection.close()
 
     def _pragma(self, name: str) -> int:
-        with _translated():
+        with translated():
             (value,) = self._connection.execute(f"PRAGMA {name}").fetchone()
         return int(value)
 
@@ -254,30 +208,6 @@ class Disk:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
             raise
-
-
-def remove(path: Path) -> None:
-    """Remove a spool that is closed, and what lies beside it, if it is there."""
-    with _translated():
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-def replace_damaged(path: Path, new: Path) -> Path:
-    """Put the spool `new`, closed, in the place of a damaged one; return where that is now.
-
-    One that was set aside before goes. A cut on the way leaves the damaged one or the new one at `path`.
-    """
-    aside = path.with_name(path.name + _ASIDE)
-    with _translated():
-        aside.unlink(missing_ok=True)
-        os.link(path, aside)
-        for suffix in ("-wal", "-shm", "-journal"):  # of the damaged one: the new one must not get them
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-        sync_folder(path.parent)
-        new.replace(path)
-        sync_folder(path.parent)
-    return aside
 
 
 def salvaged(path: Path, most: int = 1 << 20) -> Iterator[Row]:
@@ -295,7 +225,7 @@ def salvaged_starts(path: Path) -> list[Start]:
     try:
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
             return _starts(connection)
-    except (sqlite3.Error, SpoolDamagedError):
+    except (sqlite3.Error, SpoolDamagedError, UnicodeDecodeError):
         return []
 
 
@@ -317,7 +247,7 @@ def _salvaged(connection: sqlite3.Connection, most: int) -> Iterator[Row]:
             row = _row(ticket, start, is_event, at_s, head, body)
             if row is not None and row.crc == crc:
                 yield row
-    except sqlite3.Error:  # the rest is behind a page that cannot be read
+    except (sqlite3.Error, UnicodeDecodeError):  # the rest is behind a page that cannot be read
         return
 
 
@@ -336,58 +266,3 @@ def _row(ticket: object, start: object, is_event: object, at_s: object, head: ob
     if not isinstance(at_s, float) or not isinstance(head, bytes) or not isinstance(body, bytes):
         return None
     return Row(ticket, start, bool(is_event), at_s, head, body)
-
-
-def _prepare(connection: sqlite3.Connection, *, is_new: bool) -> None:
-    execute = connection.execute
-    if is_new:
-        execute(f"PRAGMA page_size={_PAGE_BYTES}")
-    execute("PRAGMA locking_mode=EXCLUSIVE")
-    execute("PRAGMA journal_mode=WAL").fetchall()
-    execute("PRAGMA synchronous=FULL")
-    execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}").fetchall()
-    execute("PRAGMA trusted_schema=OFF")
-    execute("PRAGMA cell_size_check=ON")
-    execute("BEGIN IMMEDIATE")
-    (version,) = execute("PRAGMA user_version").fetchone()
-    (tables,) = execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if version == 0 and tables == 0:
-        for statement in _SCHEMA.split(";"):
-            execute(statement)
-        execute(f"PRAGMA user_version={_FORMAT}")
-    execute("COMMIT")
-    (version,) = execute("PRAGMA user_version").fetchone()
-    if version != _FORMAT:
-        raise SpoolDamagedError(f"expected format {_FORMAT}, got {version}")
-    _check(connection)
-
-
-def _check(connection: sqlite3.Connection) -> None:
-    """Look at the file for two seconds at most; what is behind that is found when it is read."""
-    until_s = time.monotonic() + _CHECK_S
-    connection.set_progress_handler(lambda: time.monotonic() > until_s, _STEPS_PER_LOOK)
-    try:
-        found = [str(line) for (line,) in connection.execute("PRAGMA quick_check(1)")]
-    except sqlite3.OperationalError as error:
-        if "interrupt" not in str(error):
-            raise
-        return
-    finally:
-        connection.set_progress_handler(None, 0)
-    if found != ["ok"]:
-        raise SpoolDamagedError(f"SQLite says: {found[0] if found else 'nothing'}")
-
-
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """Tell a disk that does not do it from a file that is damaged."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise (SpoolDamagedError if "malformed" in str(error) or "no such" in str(error) else DiskError)(
-            str(error)
-        ) from error
-    except sqlite3.Error as error:
-        raise SpoolDamagedError(str(error)) from error
-    except OSError as error:
-        raise DiskError(error.strerror or str(error)) from error

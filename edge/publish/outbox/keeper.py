@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from edge.publish.messages import GapReason
 from edge.publish.outbox.clock import SpoolClock
-from edge.publish.outbox.disk import Disk, DiskError, Row, SpoolDamagedError
+from edge.publish.outbox.disk import Disk, Row
 from edge.publish.outbox.entry import Entry, late
+from edge.publish.outbox.file import DiskError, SpoolDamagedError
 from edge.publish.outbox.spool import Spool, Written
 from edge.publish.outbox.spooled import SpooledOutbox
 from edge.publish.outbox.standing import Standing, reached_as_json
@@ -213,17 +214,20 @@ class Keeper:
                 first = None
                 break
             first = max([row.ticket for row in rows[-1:]] + damaged[-1:]) + 1
-        self._spool.came_back(entries, first, is_event=is_event)
         if unreadable:
-            self._unreadable(unreadable)
+            self._unreadable(unreadable, is_event=is_event)
+        missing = self._spool.came_back(entries, first, is_event=is_event)
         self._on_more()
+        if missing:
+            raise SpoolDamagedError(f"{missing} messages that are in it are not found")
 
     def _entry(self, row: Row) -> Entry | None:
         entry = self._standing.entry(row, was_sent=self._was_sent(row))
         return None if entry is None else late(entry)
 
-    def _unreadable(self, tickets: Sequence[int]) -> None:
-        self._standing.declare_damage(self._outbox, self._spool.unreadable(tickets), self._spool.reached())
+    def _unreadable(self, tickets: Sequence[int], *, is_event: bool) -> None:
+        lost = self._spool.unreadable(tickets, is_event=is_event)
+        self._standing.declare_damage(self._outbox, lost, self._spool.reached())
         _log.error("messages on the disk are damaged path=%s count=%d: declared as a gap", self._path, len(tickets))
 
     # -- bounds
@@ -265,7 +269,7 @@ class Keeper:
             entries = {row.ticket: self._standing.entry(row, was_sent=self._was_sent(row)) for row in old}
             self._outbox.let_go_written(entries, reason)
             if damaged and old:
-                self._unreadable(damaged)
+                self._unreadable(damaged, is_event=is_event)
             if old:
                 has_found = True
                 self._commit([], is_ended=False)

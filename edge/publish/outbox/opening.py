@@ -12,7 +12,8 @@ import msgspec
 
 from edge.publish.messages import GapMessage, InfoMessage
 from edge.publish.outbox.clock import SpoolClock
-from edge.publish.outbox.disk import Disk, DiskError, SpoolDamagedError, Start, salvaged_starts
+from edge.publish.outbox.disk import Disk, Start, salvaged_starts
+from edge.publish.outbox.file import DiskError, SpoolDamagedError
 from edge.publish.outbox.keeper import Bounds, Keeper
 from edge.publish.outbox.kept import Left, open_kept
 from edge.publish.outbox.outbox import Outbox

@@ -59,6 +59,7 @@ class Spool:
         self._here: set[int] = set()
         self._gone: set[int] = set()
         self._sent: set[int] = set()
+        self._newly_away = {False: math.inf, True: math.inf}
         self._last: dict[Account, int] = {}
         self._has_events = False
 
@@ -113,8 +114,8 @@ class Spool:
             return False
         self._here.discard(entry.ticket)
         self.away[entry.is_event] += 1
-        first = self._backlog.first_away
-        first[entry.is_event] = min(first[entry.is_event], entry.ticket)
+        for first in (self._backlog.first_away, self._newly_away):
+            first[entry.is_event] = min(first[entry.is_event], entry.ticket)
         if entry.was_sent:
             self._sent.add(entry.ticket)
         if entry.slot is not None:
@@ -250,11 +251,12 @@ class Spool:
             return True
 
     def wanted(self, *, is_event: bool) -> int | None:
-        """Return from which ticket on messages should come back from the disk; None: none now."""
+        """Return from which ticket on messages should come back from the disk, until `came_back`; None: none now."""
         with self._lock:
             first = self._backlog.first_away[is_event]
             if not self.away[is_event] or self._backlog.ahead(_AHEAD, is_event=is_event) >= _AHEAD:
                 return None
+            self._newly_away[is_event] = math.inf
             return int(first)
 
     def is_away(self, ticket: int) -> bool:
@@ -270,23 +272,30 @@ class Spool:
         """Return whether this start has sent it before."""
         return ticket in self._sent
 
-    def came_back(self, entries: Sequence[Entry], beyond: int | None, *, is_event: bool) -> None:
-        """Put messages from the disk in their lane; `beyond`: from which ticket on there may be more, None: none."""
+    def came_back(self, entries: Sequence[Entry], beyond: int | None, *, is_event: bool) -> int:
+        """Put messages from the disk in their lane; `beyond`: from which ticket on there may be more, None: none.
+
+        Returns how many should be there and are nowhere.
+        """
         with self._lock:
             self._backlog.insert(entries, is_event=is_event)
             self._here.update(entry.ticket for entry in entries)
             self._sent.difference_update(entry.ticket for entry in entries)
             self._less_away(len(entries), is_event=is_event)
-            if self.away[is_event]:
-                self._backlog.first_away[is_event] = math.inf if beyond is None else beyond
+            if not self.away[is_event]:
+                return 0
+            first = min(self._newly_away[is_event], math.inf if beyond is None else beyond)
+            if first == math.inf:
+                return self.away[is_event]
+            self._backlog.first_away[is_event] = first
+            return 0
 
-    def unreadable(self, tickets: Iterable[int]) -> int:
-        """Let rows go of which nothing is known; return how many of them were nowhere else."""
+    def unreadable(self, tickets: Iterable[int], *, is_event: bool) -> int:
+        """Let rows go of which no more is known than the kind; return how many of them were nowhere else."""
         with self._lock:
             known = [ticket for ticket in tickets if self._is_away(ticket)]
             self._gone.update(tickets)
-            for _ in known:  # which kind they were is not known either: what is left is counted when it is loaded
-                self._less_away(1, is_event=not self.away[False])
+            self._less_away(len(known), is_event=is_event)
             return len(known)
 
     def let_go_away(self, ticket: int, *, is_event: bool) -> bool:

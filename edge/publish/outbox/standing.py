@@ -10,8 +10,9 @@ import msgspec
 
 from edge.publish.messages import GapMessage, NumberedKind
 from edge.publish.outbox.clock import SpoolClock
-from edge.publish.outbox.disk import Disk, Row, SpoolDamagedError, Start, remove, replace_damaged, salvaged
+from edge.publish.outbox.disk import Disk, Row, Start, salvaged
 from edge.publish.outbox.entry import Entry
+from edge.publish.outbox.file import SpoolDamagedError, remove, replace_damaged
 from edge.publish.outbox.records import KINDS, Account, Maker, entry_of, open_gap
 from edge.publish.outbox.spool import Spool
 from edge.publish.outbox.spooled import SpooledOutbox

@@ -11,6 +11,7 @@ import urllib.parse
 import pytest
 
 from tests.support.http_client import ask, connect
+from tests.support.ports import free_port
 from tests.support.showing import needs_chromium
 from tests.support.sshd import Sshd
 from tests.support.wait import wait_until
@@ -114,8 +115,6 @@ def test_a_connection_that_was_lost_is_opened_again(service, opened, device):
 
 
 def test_the_address_as_json_on_a_port_of_ones_own(service, opened):
-    from tests.support.showing import free_port
-
     port = free_port()
     process = opened("--json", "--port", str(port))
     found = json.loads(process.stdout.readline())

@@ -6,7 +6,6 @@ import gc
 import http.server
 import logging
 import os
-import socket
 import statistics
 import threading
 import time
@@ -21,6 +20,7 @@ from edge.media.gstreamer.source import GstSource
 from edge.media.threads import has_stuck_threads
 from edge.types import ClockSource, ImageSize, StreamState
 from tests.support.clips import CANVAS, write_clip
+from tests.support.ports import free_port
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer, wait_until
 from tests.support.viewer import Viewer, assert_balances
 
@@ -198,9 +198,7 @@ def test_pyav_reads_on_after_a_pause_of_the_camera(server):
 
 
 def test_refused_connection_is_waited_for_and_close_is_prompt():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    with Viewer(f"rtsp://127.0.0.1:{port}/main") as viewer:
+    with Viewer(f"rtsp://127.0.0.1:{free_port()}/main") as viewer:
         viewer.await_state(StreamState.DOWN)
         wait_until(lambda: viewer.source.is_known_away, timeout_s=5, what="a probe without an answer")
         begun = time.monotonic()
@@ -213,9 +211,7 @@ def test_refused_connection_is_waited_for_and_close_is_prompt():
 @BOTH
 def test_web_camera_that_is_not_there_says_so(decoder):
     require_gstreamer("souphttpsrc", "multipartdemux")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    with Viewer(f"http://127.0.0.1:{port}/video", decoder=decoder) as viewer:
+    with Viewer(f"http://127.0.0.1:{free_port()}/video", decoder=decoder) as viewer:
         viewer.await_state(StreamState.DOWN)
 
     assert "cannot be reached" in viewer.reason or "refused" in viewer.reason.lower()

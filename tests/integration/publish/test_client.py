@@ -18,7 +18,7 @@ from edge.client import (
 from edge.errors import ConfigError, PublishError
 from tests.support.aborting_proxy import AbortingProxy
 from tests.support.event_messages import event, occupancy
-from tests.support.mosquitto import free_port
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 

@@ -12,7 +12,7 @@ import pytest
 from edge.publish.messages import GapMessage
 from edge.publish.outbox.ring import Found
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.mosquitto import free_port
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from tests.support.wire_messages import birth, detections
 

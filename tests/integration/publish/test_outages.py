@@ -9,7 +9,7 @@ import pytest
 from edge.publish.messages import StreamStateMessage
 from tests.support.aborting_proxy import AbortingProxy
 from tests.support.fake_broker import FakeBroker
-from tests.support.mosquitto import free_port
+from tests.support.ports import free_port
 from tests.support.silencing_proxy import SilencingProxy
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections

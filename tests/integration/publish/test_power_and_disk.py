@@ -10,7 +10,7 @@ import pytest
 from edge.publish.outbox.keeper import Bounds
 from edge.publish.outbox.opening import SpoolPlace
 from tests.support.event_messages import event
-from tests.support.mosquitto import free_port
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from tests.support.wire_messages import birth, detections
 

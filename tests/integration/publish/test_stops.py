@@ -6,7 +6,7 @@ import pytest
 
 from edge.publish.mqtt.trouble import Backoff
 from tests.support.fake_broker import Behaviour, FakeBroker
-from tests.support.mosquitto import free_port
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 

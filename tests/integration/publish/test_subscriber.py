@@ -21,7 +21,7 @@ from tests.support.aborting_proxy import AbortingProxy
 from tests.support.event_messages import event
 from tests.support.fake_broker import Behaviour, FakeBroker
 from tests.support.listening import config, listened
-from tests.support.mosquitto import free_port
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 

@@ -18,7 +18,7 @@ from edge.wire.ending import Nothing
 from edge.wire.verbs import STATUS, Verb
 from tests.support.device_root import DeviceRoot
 from tests.support.fleet import Running, targets
-from tests.support.mosquitto import free_port
+from tests.support.ports import free_port
 from tests.support.sshd import Sshd
 from tests.support.wait import wait_until
 

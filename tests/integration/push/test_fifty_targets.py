@@ -17,7 +17,7 @@ from edge.deploy.push.options import PushOptions
 from edge.device.lock import PushLock
 from tests.support.device_root import DeviceRoot
 from tests.support.fleet import Running, wave
-from tests.support.mosquitto import free_port
+from tests.support.ports import free_port
 from tests.support.sshd import Sshd
 
 pytestmark = pytest.mark.integration

@@ -8,11 +8,11 @@ import sys
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from edge.http.sockets import bind_port
 from tests.support import models
 from tests.support.clips import write_clip
 from tests.support.http_client import ask, connect
 from tests.support.mosquitto import Mosquitto
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.integration
@@ -27,11 +27,6 @@ def model(tmp_path_factory):
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory):
     return write_clip(tmp_path_factory.mktemp("clip") / "clip.mp4", count=60)
-
-
-def free_port():
-    with bind_port(0) as bound:
-        return bound.getsockname()[1]
 
 
 @pytest.fixture

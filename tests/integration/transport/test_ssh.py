@@ -10,7 +10,7 @@ from edge.errors import DeployError
 from edge.transport.frames import Message
 from edge.transport.ssh import SshChannel
 from edge.transport.ssh_command import SshAddress
-from tests.support.mosquitto import free_port
+from tests.support.ports import free_port
 from tests.support.sshd import Sshd
 
 pytestmark = pytest.mark.integration

@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import os
 import platform
+import shutil
 import subprocess
 import sys
 
@@ -284,3 +285,43 @@ def test_one_of_many_engines_is_given_one_thread(tmp_path, monkeypatch):
     ]
 
     assert threads == [1, 1, 3, None]
+
+
+_COMPILED_LAST = """
+import sys
+import onnx
+from edge.media.gstreamer import binding
+binding.load()
+from edge.engine.openvino.binding import import_openvino
+core = import_openvino().Core()
+core.compile_model(core.read_model(sys.argv[1]), "CPU")
+"""
+
+
+def test_an_engine_that_is_made_after_gstreamer_was_loaded_works(tmp_path):
+    pytest.importorskip("gi")
+    command = [sys.executable, "-c", _COMPILED_LAST, models.yolov8(tmp_path / "model.onnx")]
+    done = subprocess.run(command, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+_WHO_IS_TOLD = """
+import threading
+from edge.engine.openvino.binding import import_openvino
+import_openvino().Core()
+print(threading.active_count())
+"""
+
+
+def test_nobody_is_told_that_openvino_is_used(tmp_path):
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    environment.pop("CI", None)  # it tells nobody there anyway
+    watched = ["strace", "-f", "-qq", "-o", tmp_path / "calls", "-e", "trace=connect,fork,vfork,clone"]
+    command = [*(watched if shutil.which("strace") else []), sys.executable, "-c", _WHO_IS_TOLD]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+
+    assert done.stdout == "1\n"
+    assert not (tmp_path / "intel").exists()
+    if shutil.which("strace"):
+        assert "connect(" not in (tmp_path / "calls").read_text()

@@ -148,11 +148,11 @@ def test_whatever_is_kept_and_settled_exactly_the_rest_is_found(tmp_path_factory
 
 
 _WRITER = """
-import struct, sys
+import mmap, os, sys
 from pathlib import Path
 from edge.publish.outbox.ring import Ring
 ring = Ring.create(Path(sys.argv[1]), 1 << 17)
-ring_numbers = __import__("mmap").mmap(__import__("os").open(sys.argv[2], 2), 16)
+numbers = memoryview(mmap.mmap(os.open(sys.argv[2], 2), 16)).cast("Q")  # each written at once, unlike by struct
 waiting, number = [], 0
 print("ready", flush=True)
 while True:
@@ -162,10 +162,10 @@ while True:
         number -= 1
     else:
         waiting.append((number, slot))
-        struct.pack_into("<Q", ring_numbers, 0, number)
+        numbers[0] = number
     while len(waiting) > 150 or (waiting and slot is None):
         settled, old = waiting.pop(0)
-        struct.pack_into("<Q", ring_numbers, 8, settled)
+        numbers[1] = settled
         old.settle()
         slot = old
 """
@@ -182,7 +182,7 @@ def test_f37_a_writer_that_is_killed_at_any_point_leaves_all_that_it_had_kept(tm
             with pytest.raises(subprocess.TimeoutExpired):
                 writer.wait(0.02 + 0.003 * (round_ % 20))
             writer.kill()
-        kept, settled = struct.unpack("<QQ", numbers.read_bytes())
+        kept, settled = struct.unpack("@QQ", numbers.read_bytes())
         left = left_in(path)
 
         heads = [int(head) for head, _, _ in left]

@@ -1,7 +1,9 @@
 """The spool on a real disk: what is written, what comes back, what is let go, and what a power cut takes."""
 
+import contextlib
 import json
 import shutil
+import sqlite3
 import time
 
 import msgspec
@@ -338,6 +340,72 @@ def test_f38_one_flipped_bit_is_found_and_declared(life):
     assert set(range(1, 901)) - set(life.numbers()) == {450}
     assert {(gap["reason"], gap["epoch"], gap["exact"]) for gap in life.gaps()} >= {("spool-corrupt", 41, False)}
     life.prove()
+
+
+@pytest.mark.parametrize("left_bytes", [0, 1, 60])
+@pytest.mark.parametrize("has_log", [False, True])
+def test_f38_a_file_that_was_emptied_is_not_taken_for_a_new_one(life, left_bytes, has_log):
+    life.begin().frames(900)
+    content = {one: one.read_bytes() for one in life.disk.iterdir()}
+    life.cut()
+    for one, written in content.items():  # closing it has emptied its log
+        one.write_bytes(written)
+    if not has_log:
+        life.path.with_name("spool.db-wal").unlink()
+    life.path.write_bytes(life.path.read_bytes()[:left_bytes])
+    life.begin().deliver()
+
+    life.prove()
+    life.balances()
+
+
+def test_f38_a_head_that_forbids_to_write_is_damage_and_no_disk_that_takes_nothing(life, caplog):
+    life.begin().frames(900)
+    life.stop()
+    content = bytearray(life.path.read_bytes())
+    content[18] = 7  # the version of the format that may write it; SQLite opens it for reading then
+    life.path.write_bytes(content)
+    life.begin().frames(900)
+    life.deliver()
+
+    life.prove()
+    assert "set aside" in caplog.text
+    assert life.keeper.counts()["spool_works"] == 1
+
+
+def test_f38_events_that_an_index_does_not_show_come_from_a_new_file(life, caplog):
+    life.begin().events(20)
+    life.settle()
+    life.stop()
+    shutil.rmtree(life.run)
+    life.run.mkdir()
+    with contextlib.closing(sqlite3.connect(life.path, isolation_level=None)) as raw:
+        (schema,) = raw.execute("SELECT sql FROM sqlite_schema WHERE name = 'of_event'").fetchone()
+        raw.executescript(f"DROP INDEX of_event; {schema.replace('WHERE is_event', 'WHERE is_event = 7')};")
+        raw.execute("PRAGMA writable_schema=ON")
+        raw.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'of_event'", (schema,))
+    life.begin().deliver()
+
+    assert sorted(life.numbers("events")) == list(range(1, 21))
+    assert "20 messages that are in it are not found" in caplog.text
+    life.prove()
+
+
+def test_what_lies_beside_a_spool_that_is_gone_is_not_taken_into_a_new_one(life):
+    life.begin().frames(300)
+    life.keeper._disk.flush()
+    life.frames(100)
+    log = life.path.with_name("spool.db-wal").read_bytes()
+    life.stop()
+    shutil.rmtree(life.disk)
+    life.disk.mkdir()
+    life.path.with_name("spool.db-wal").write_bytes(log)
+    (life.disk / ".spool.db.made").write_bytes(b"of a start that was killed while it made one")
+    life.begin().frames(5)
+    life.deliver()
+
+    assert life.numbers()[-5:] == [1, 2, 3, 4, 5]
+    assert sorted(one.name for one in life.disk.iterdir()) == ["spool.db", "spool.db-wal"]
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,0 +1,32 @@
+"""A TCP port that stays free until its server starts.
+
+Below the range from which Linux takes the ports of outgoing connections (net.ipv4.ip_local_port_range, from 32768):
+whoever dials a port of that range again and again while nothing listens there is connected to himself in the end,
+and holds the port; so may any other connection of this machine.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+
+_PORTS = range(20_000, 32_000)
+_given: set[int] = set()
+
+
+def free_port() -> int:
+    """Return a port on which nothing listens, each once in a process."""
+    while True:
+        port = random.SystemRandom().choice(_PORTS)
+        if port not in _given and _is_free(port):
+            _given.add(port)
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

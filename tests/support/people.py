@@ -8,12 +8,14 @@ under, because ssh-keygen works for no uid without an account. Nothing of it is 
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import os
 import pwd
 import re
 import shlex
 import shutil
+import signal
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
@@ -34,6 +36,7 @@ SYSTEMD = Path(__file__).parents[2] / "systemd"
 STRANGER = "a fourth user"
 _FIRST_ID = 61000
 _LAST_OF_SYSTEM = 100  # on Debian and Ubuntu: accounts that are the same everywhere
+_DEADLINE_S = 120  # for what a user does
 _NEVER_BACK = 70  # exit code of a process that could not become somebody else
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users at once")
@@ -61,6 +64,8 @@ class People:
         return json.loads(content)
 
     def _child(self, user: str, function: Callable[[], Any], told: int) -> int:
+        gc.disable()  # what is collected may wait for threads that this process does not have
+        signal.alarm(_DEADLINE_S)
         try:
             self.become(user)
             answer, code = json.dumps(function()), 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -24,6 +25,10 @@ _CHECK_S = 2.0
 _STEPS_PER_LOOK = 20_000
 _ASIDE = ".damaged"
 _WAL_PAGES = 512  # beside the file, and again in it
+# What SQLite says of anything but its content (sqlite.org/rescode.html): whatever else it refuses is damage.
+_OF_THE_DISK = re.compile(
+    "disk I/O|is full|unable to open|readonly|is locked|locking protocol|permission|interrupted|out of memory"
+)
 _SCHEMA = """
 CREATE TABLE message(ticket INTEGER PRIMARY KEY, start INTEGER, is_event INTEGER, at_s REAL, head BLOB, body BLOB,
                      crc INTEGER);
@@ -47,8 +52,7 @@ def translated() -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        is_damage = any(word in str(error) for word in ("malformed", "no such", "decode"))
-        raise (SpoolDamagedError if is_damage else DiskError)(str(error)) from error
+        raise (DiskError if _OF_THE_DISK.search(str(error)) else SpoolDamagedError)(str(error)) from error
     except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where SQLite names what it cannot read
         raise SpoolDamagedError(str(error)) from error
     except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -47,7 +47,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class _Spooled:
-    """What lies on the disk."""
+    """What lies on the disk; `was_damaged`: this start has put it in the place of a damaged one."""
 
     disk: Disk
     makers: dict[int, Maker] = field(default_factory=dict)
@@ -55,6 +55,7 @@ class _Spooled:
     tickets: dict[int, bool] = field(default_factory=dict)
     newest_s: float = 0.0
     starts: Sequence[Start] = ()
+    was_damaged: bool = False
 
 
 def open_outbox(
@@ -118,7 +119,7 @@ def _open_spool(path: Path, info: InfoMessage) -> _Spooled | None:
                 error,
                 aside.name,
             )
-            return _read(Disk.open(path))
+            return replace(_read(Disk.open(path)), was_damaged=True)
     except (DiskError, SpoolDamagedError) as error:
         _log.warning("messages are in memory only path=%s error=%s", path, error)
         return None
@@ -162,6 +163,8 @@ def _gaps(left: Left, spooled: _Spooled, info: InfoMessage) -> list[GapMessage]:
         found = [*left.gaps, *(gap for gap in spooled.gaps if gap not in left.gaps)]
     else:  # the ring has all of them; what it declares may still lie on the disk
         found = [gap if gap in spooled.gaps else msgspec.structs.replace(gap, exact=False) for gap in left.gaps]
+        if spooled.was_damaged:  # of which the ring knows nothing
+            found += [gap for gap in spooled.gaps if gap not in left.gaps]
     for start in spooled.starts:
         if not start.is_ended and start.epoch != left.epoch:
             found += _power_loss(start, spooled.makers[start.epoch], info)

@@ -359,11 +359,12 @@ def test_f38_a_file_that_was_emptied_is_not_taken_for_a_new_one(life, left_bytes
     life.balances()
 
 
-def test_f38_a_head_that_forbids_to_write_is_damage_and_no_disk_that_takes_nothing(life, caplog):
+@pytest.mark.parametrize("at", [18, 47])  # the versions of the format that may write it, and of its tables
+def test_f38_a_head_of_a_later_format_is_damage_and_no_disk_that_takes_nothing(life, caplog, at):
     life.begin().frames(900)
     life.stop()
     content = bytearray(life.path.read_bytes())
-    content[18] = 7  # the version of the format that may write it; SQLite opens it for reading then
+    content[at] = 7
     life.path.write_bytes(content)
     life.begin().frames(900)
     life.deliver()

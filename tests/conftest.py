@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import locale
 import logging
 import signal
 
@@ -16,15 +15,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Begun in the background: a shell then ignores SIGINT for all that comes after. A command that a test interrupts
     # gets the signals that a terminal would give it, because a handler of ours is not inherited.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-_LOCALE = locale.setlocale(locale.LC_ALL)
-
-
-@pytest.fixture(autouse=True)
-def _locale_of_its_own():
-    """A library that is loaded may choose another; what commands print is then read by its encoding."""
-    locale.setlocale(locale.LC_ALL, _LOCALE)
 
 
 @pytest.fixture(autouse=True)

@@ -55,7 +55,7 @@ def test_html_is_written_beside_the_json(model):
     page = model.folder / "layers.html"
     content = json.loads(compare(model, "--json", "--html", page).stdout)
 
-    text = page.read_text()
+    text = page.read_text(encoding="utf-8")
     assert text.startswith("<!DOCTYPE html>")
     assert all(layer["name"] in text for layer in content["layers"])
 

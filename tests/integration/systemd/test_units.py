@@ -22,7 +22,7 @@ pytestmark = [
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, encoding="utf-8", timeout=60)
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def send_tar(
     """
     with tempfile.TemporaryFile() as told, child_of(command, stdout=subprocess.DEVNULL, stderr=told) as child:
         assert child.stdin is not None
-        counted = _Counted(child.stdin)
+        counted, child.stdin = _Counted(child.stdin), None  # the feeder's own: nobody closes it while it writes
         feeder = threading.Thread(target=_feed, args=(counted, tuple(paths)), daemon=True)
         feeder.start()
         for _ in _looks(command, timeout_s=timeout_s, stop=stop):
@@ -79,11 +79,10 @@ class _Counted:
 
 
 def _feed(counted: _Counted, paths: Sequence[Path]) -> None:
-    with contextlib.suppress(OSError):  # the command has ended; how, its status says
-        with tarfile.open(fileobj=counted, mode="w|") as packing:  # type: ignore[call-overload]
-            for path in paths:
-                packing.add(path, arcname=path.name, recursive=False)
-        counted.pipe.close()
+    ended = contextlib.suppress(OSError)  # the command has ended; how, its status says
+    with ended, counted.pipe, tarfile.open(fileobj=counted, mode="w|") as packing:  # type: ignore[call-overload]
+        for path in paths:
+            packing.add(path, arcname=path.name, recursive=False)
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from edge.errors import EngineError
@@ -39,7 +40,10 @@ class Nvrtc:
         self._check(self._library.nvrtcCreateProgram(ctypes.byref(program), text, name, 0, None, None))
         try:
             words = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-            if self._library.nvrtcCompileProgram(program, len(options), words) != 0:
+            # The compiler leaves the locale "C" to the thread that asked it, which then reads text as ASCII.
+            with ThreadPoolExecutor(1) as thread:
+                code = thread.submit(self._library.nvrtcCompileProgram, program, len(options), words).result()
+            if code != 0:
                 raise EngineError(f"NVRTC {self.version} refuses kernels.cu:\n{self._text(program, 'ProgramLog')}")
             return self._bytes(program, "PTX" if is_ptx else "CUBIN")
         finally:

@@ -86,3 +86,5 @@ def test_a_receiver_that_does_not_read_is_left_when_told_to(tmp_path):
 
     with pytest.raises(Interrupted):
         send_tar(["sleep", "60"], [tmp_path / "big"], on_bytes=lambda count: None, timeout_s=60, stop=stop)
+    for feeder in (thread for thread in threading.enumerate() if thread.name.endswith("(_feed)")):
+        feeder.join(10)  # an exception that it did not expect fails the test

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import locale
 import platform
 
 import pytest
@@ -49,6 +50,14 @@ def test_the_shipped_kernels_are_what_the_source_gives():
     found = {path.name: path.read_bytes() for path in FOLDER.iterdir()}
 
     assert found == dict(made_files(Nvrtc(find_nvrtc()))), "run `make kernels`"
+
+
+def test_a_thread_that_compiled_reads_text_as_before():
+    before = locale.nl_langinfo(locale.CODESET)
+
+    Nvrtc(find_nvrtc()).compile(SOURCE.read_text(), options_of("sm_87"), is_ptx=False)
+
+    assert locale.nl_langinfo(locale.CODESET) == before
 
 
 def test_the_index_says_what_they_were_made_of():

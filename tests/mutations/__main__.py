@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> int:
     if options.anew:
         journal.forget(mutants)
     if wanted := [one for one in mutants if journal.noticed(one) is None and not options.page]:
-        _ask(wanted, options.jobs, journal)
+        _ask_some(wanted, options.by, journal) if options.by else _ask(wanted, options.jobs, journal)
     everyone = [one for file in _files() for one in mutants_of(ROOT, file) if one.name not in REVIEWED]
     PAGE.write_text(page(everyone, journal), encoding="utf-8")
     unnoticed = [one for one in mutants if journal.noticed(one) == NOBODY]
@@ -52,6 +52,9 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("files", nargs="*", help="only these")
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
     parser.add_argument("--anew", action="store_true", help="ask again about those whose file has not changed, too")
+    parser.add_argument(
+        "--by", action="append", metavar="TEST", help="ask only this test (or file), and again for more"
+    )
     parser.add_argument("--page", action="store_true", help="ask nobody; write the page from what is known")
     return parser.parse_args(words)
 
@@ -79,6 +82,19 @@ def _ask(mutants: Sequence[Mutant], jobs: int, journal: Journal) -> None:
         noticed = pool.map(partial(look, is_patient=False), mutants)
         rest = [mutant for mutant, is_noticed in zip(mutants, list(noticed), strict=True) if not is_noticed]
         list(pool.map(partial(look, is_patient=True), rest))
+
+
+def _ask_some(mutants: Sequence[Mutant], tests: Sequence[str], journal: Journal) -> None:
+    """Ask only some tests; a mutant that they do not notice stays not asked about."""
+    with tempfile.TemporaryDirectory(prefix="edge-mutations-") as folder:
+        workshop = Workshop(Path(folder) / "0")
+        if failed := workshop.failure_without_mutant(tests):
+            raise SystemExit(f"nothing is wrong yet, and this fails: {failed}")
+        for mutant in mutants:
+            by = workshop.who_of(tests, mutant)
+            if by is not None:
+                journal.add(mutant, by)
+            print(f"{mutant.name}: {by}", flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.mutations.mutants import Mutant
@@ -55,7 +56,7 @@ class Workshop:
         with tempfile.TemporaryDirectory(prefix="edge-reach-") as data:
             reach, told = look(self._folder, Path(data), (*_DEVICE, *_PUSH))
         for failed in _FAILED.findall(told):
-            if self._first_failure((failed,)):
+            if self.failure_without_mutant((failed,)):
                 raise SystemExit(f"nothing is wrong yet, and this fails: {failed}")
         keep(_LEARNED, of, reach)
         return reach
@@ -82,13 +83,27 @@ class Workshop:
             known.remove(test)
         known.insert(0, test)
 
+    def who_of(self, tests: Sequence[str], mutant: Mutant) -> str | None:
+        """Return the first of some tests that fails, or what else tells; None if all pass."""
+        with self._wrong(mutant):
+            return self._first_sure_failure(tuple(tests))
+
+    def failure_without_mutant(self, tests: Sequence[str]) -> str | None:
+        """Return the first of some tests that fails though nothing is wrong."""
+        return self._first_failure(tuple(tests))
+
     def _who_notices(self, mutant: Mutant, *, is_patient: bool) -> str | None:
+        with self._wrong(mutant):
+            stages = self._patient_stages(mutant) if is_patient else self._stages(mutant)
+            return next(filter(None, map(self._first_sure_failure, stages)), None)
+
+    @contextmanager
+    def _wrong(self, mutant: Mutant) -> Iterator[None]:
         path = self._folder / mutant.path
         whole = path.read_bytes()
         path.write_text(mutant.content, encoding="utf-8")
         try:
-            stages = self._patient_stages(mutant) if is_patient else self._stages(mutant)
-            return next(filter(None, map(self._first_sure_failure, stages)), None)
+            yield
         finally:
             path.write_bytes(whole)
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import msgspec
 
-from edge.calibrate.document import Document, read_json
 from edge.calibrate.files import write_whole
+from edge.calibrate.json_file import convert, digest, mapping, not_finite, read_json
 from edge.calibrate.layout import block, one_line
 from edge.calibrate.scale import Scale
 from edge.calibrate.table import CalibrationTable, TensorRange
+from edge.document import Document
+from edge.errors import CalibrationError
 
 __all__ = ["FORMAT", "read_table", "table_text", "write_table"]
 
@@ -29,16 +31,19 @@ def read_table(path: Path) -> CalibrationTable:
         CalibrationError: naming file, line and key, if it is unreadable, no JSON, or has another content than a table.
     """
     document = read_json(path, expected=f"a calibration table ({FORMAT})")
-    content = dict(document.mapping(()))
+    content = dict(mapping(document, ()))
     found = content.pop("format", None)
     if found != FORMAT:
         where = ("format",) if "format" in document.content else ()
         raise document.error(where, f"expected {FORMAT!r}, got {found!r}; this is no table, or one of another version")
+    for location in not_finite(content):
+        if location[-1] != "amax":  # lint is to see those
+            raise document.error(location, "expected a number that a double holds")
     if "tensors" not in content:
         raise document.error((), "'tensors' is missing; it has no default")
-    ranges = {name: _range(document, name) for name in document.mapping(("tensors",))}
+    ranges = {name: _range(document, name) for name in mapping(document, ("tensors",))}
     content["tensors"] = {}
-    table = document.convert(content, CalibrationTable, ())
+    table = convert(document, content, CalibrationTable, ())
     _check_digest(table, document)
     return msgspec.structs.replace(table, tensors=ranges)
 
@@ -85,24 +90,24 @@ def _row(tensor: TensorRange) -> dict[str, Any]:
     return row
 
 
-def _range(document: Document, name: str) -> TensorRange:
+def _range(document: Document[CalibrationError], name: str) -> TensorRange:
     location = ("tensors", name)
-    row = dict(document.mapping(location))
+    row = dict(mapping(document, location))
     if row.get("amax") in _NOT_NUMBERS:  # JSON has no word for them; lint is to see them
         row["amax"] = _NOT_NUMBERS[row["amax"]]
-    tensor = document.convert(row, TensorRange, location)
+    tensor = convert(document, row, TensorRange, location)
     if tensor.scale_hex is not None and not Scale.is_hex(tensor.scale_hex):
         raise document.error((*location, "scale_hex"), f"got {tensor.scale_hex!r}, expected 8 hexadecimal digits")
     return tensor
 
 
-def _check_digest(table: CalibrationTable, document: Document) -> None:
+def _check_digest(table: CalibrationTable, document: Document[CalibrationError]) -> None:
     # Tables are edited by hand; a preprocess that was changed without its digest would be trusted as the old one.
     if table.preprocess is None and table.preprocess_sha256 is None:
         return
-    digest = Document.digest(table.preprocess)
-    if digest != table.preprocess_sha256:
+    actual = digest(table.preprocess)
+    if actual != table.preprocess_sha256:
         raise document.error(
             ("preprocess_sha256",),
-            f"got {table.preprocess_sha256!r}, but preprocess has {digest}; one was edited without the other",
+            f"got {table.preprocess_sha256!r}, but preprocess has {actual}; one was edited without the other",
         )

@@ -8,14 +8,15 @@ from typing import TypeVar
 
 import msgspec
 
-from edge.config.document import Document, Location
+from edge.document import Document, Location
+from edge.errors import ConfigError
 
 __all__ = ["convert", "split_location"]
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
-def convert(document: Document, struct: type[_Struct], *, see: str, at: Location = ()) -> _Struct:
+def convert(document: Document[ConfigError], struct: type[_Struct], *, see: str, at: Location = ()) -> _Struct:
     """Return the document, or what it has `at` a place, as `struct`; `see` is where all its keys are explained.
 
     Raises:

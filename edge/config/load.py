@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from edge.config.convert import convert, split_location
-from edge.config.document import Document, Location, read_document
 from edge.config.schema import MqttConfig, PipelineConfig, SpoolConfig, StreamConfig
 from edge.config.tracking import tracking_contradictions
 from edge.config.uris import is_fixed, local_path
+from edge.config.yaml_file import read_yaml
+from edge.document import Document, Location
 from edge.errors import ConfigError
 
 __all__ = ["Pipeline", "load_pipeline", "mqtt_from_options"]
@@ -29,7 +30,7 @@ class Pipeline:
     """A pipeline file that was read and found consistent."""
 
     config: PipelineConfig
-    document: Document
+    document: Document[ConfigError]
 
     @property
     def path(self) -> Path:
@@ -58,7 +59,7 @@ def load_pipeline(path: Path, *, is_for_here: bool = True) -> Pipeline:
     Raises:
         ConfigError: naming file, line and key, if it cannot be used as written.
     """
-    document = read_document(path)
+    document = read_yaml(path)
     pipeline = Pipeline(config=convert(document, PipelineConfig, see=_REFERENCE), document=document)
     for location, problem in _contradictions(pipeline, is_for_here=is_for_here):
         raise document.error(location, problem)

@@ -13,10 +13,11 @@ import msgspec
 
 from edge.config.amount import AMOUNT_PATTERN, Amount
 from edge.config.convert import convert
-from edge.config.document import Document, Location
 from edge.config.schema import Host, Port, TopicLevel
 from edge.config.toml import read_toml
 from edge.config.trusted import configuration, is_trusted, trust
+from edge.document import Document, Location
+from edge.errors import ConfigError
 
 __all__ = [
     "ALL",
@@ -183,7 +184,7 @@ def _first_ssh_config(file: _File) -> Location:
     return ("defaults", "ssh_config") if file.defaults.ssh_config is not None else ("target", named[0], "ssh_config")
 
 
-def _target(target: _Target, defaults: _Defaults, document: Document) -> Target:
+def _target(target: _Target, defaults: _Defaults, document: Document[ConfigError]) -> Target:
     def path(text: str | None) -> Path | None:
         return None if text is None else (document.path.parent / os.path.expanduser(text)).absolute()
 

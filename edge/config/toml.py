@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from edge.config.document import Document, Location
+from edge.document import Document, Location
 from edge.errors import ConfigError
 
 __all__ = ["read_toml"]
@@ -19,14 +19,14 @@ _TABLE = re.compile(r"\s*\[(?P<array>\[)?\s*(?P<key>[^\[\]]+?)\s*\]")
 _KEY = re.compile(r"""\s*(?P<key>[A-Za-z0-9_.\- "']+?)\s*=""")
 
 
-def read_toml(path: Path) -> Document:
+def read_toml(path: Path) -> Document[ConfigError]:
     """Return the TOML in `path`.
 
     Raises:
         ConfigError: if it is unreadable or is no TOML.
     """
     text = _text(path)
-    return Document(path=path, content=_parse(text, path), lines=dict(_lines(text)))
+    return Document(path=path, content=_parse(text, path), lines=dict(_lines(text)), misfit=ConfigError)
 
 
 def _text(path: Path) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from edge.config.document import Location
 from edge.config.polygon import polygon_problem
 from edge.config.schema import PlaceConfig, StreamConfig
+from edge.document import Location
 
 __all__ = ["tracking_contradictions"]
 

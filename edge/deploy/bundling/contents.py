@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from edge.bundle.manifest import Role
-from edge.config.document import Location, yaml_text
 from edge.config.load import Pipeline
 from edge.config.schema import TlsConfig
 from edge.config.uris import is_fixed, local_path
+from edge.config.yaml_file import yaml_text
 from edge.digest import sha256_and_length
+from edge.document import Location
 from edge.errors import DeployError
 
 __all__ = ["PIPELINE", "Contents", "Entry", "collect_contents", "digest_of"]

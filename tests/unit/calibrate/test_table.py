@@ -140,6 +140,13 @@ BAD = [
     ('"amax": 2.5, ', "", r"t:9: tensors\[/a: b \[é\]\]: 'amax' is missing"),
     ('"amax": 1.0', '"amaks": 1.0, "amax": 1', r"t:10: tensors\.images\.amaks: unknown key; remove it"),
     ('"amax": 1.0', '"amax": 1.0, "amax": 2.0', r"t:10: tensors\.images\.amax: given twice, first in line 10"),
+    (
+        '"images": 128',
+        '"images": 1' + "0" * 5000,
+        r"t: expected a calibration table .*, a whole number has 5001 digits",
+    ),
+    ('"int8": 0.333', '"int8": 1e999', r"t:\d+: evidence\.int8: expected a number that a double holds"),
+    ('"int8": 0.333', '"int8": NaN', r"t:\d+: evidence\.int8: expected a number that a double holds"),
     ('  "images": {', '  "/a: b [é]": {', r"t:10: tensors\[/a: b \[é\]\]: given twice, first in line 9"),
     ('"amax": 1.0', '"amax": 1.0, "scale_hex": "3c01"', r"t:10: tensors\.images\.scale_hex: got '3c01', expected 8"),
     ('{"amax": 1.0, "method": "minmax"}', "7", r"t:10: tensors\.images: expected an object, got 7"),

@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from edge.document import Document, Location, spell
 from edge.errors import ConfigError
 
-__all__ = ["Document", "Location", "read_document", "yaml_text"]
-
-Location = tuple[str | int, ...]
+__all__ = ["read_yaml", "yaml_text"]
 
 _MAX_VALUES = 20_000  # a pipeline of a thousand streams has fewer; aliases of aliases soon have billions
 _MAX_DEPTH = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """Plain values of a YAML file, and the line of each."""
-
-    path: Path
-    content: Any
-    lines: dict[Location, int]
-
-    def at(self, location: Location) -> Any:
-        """Return the value at `location`, which has to be in the file."""
-        value = self.content
-        for step in location:
-            value = value[step]
-        return value
-
-    def error(self, location: Location, problem: str) -> ConfigError:
-        """Return an error that points at `location`, or at its nearest parent that stands in the file."""
-        known = location
-        while known not in self.lines:
-            known = known[:-1]
-        return ConfigError(f"{self.path}:{self.lines[known]}: {_spell(location)}{problem}")
-
-
-def read_document(path: Path) -> Document:
+def read_yaml(path: Path) -> Document[ConfigError]:
     """Return the YAML in `path`; only plain scalars, lists and mappings, and no key twice.
 
     Raises:
@@ -66,11 +41,11 @@ def read_document(path: Path) -> Document:
     if root is None:
         raise ConfigError(f"{path}: is empty", hint="see pipelines/reference.yaml")
     reader = _Reader(path)
-    return Document(path=path, content=reader.plain(root, ()), lines=reader.lines)
+    return Document(path=path, content=reader.plain(root, ()), lines=reader.lines, misfit=ConfigError)
 
 
 def yaml_text(content: Mapping[str, Any]) -> str:
-    """Return `content`, plain values as a document has them, as YAML that `read_document` reads back, keys in order."""
+    """Return `content`, plain values as a document has them, as YAML that `read_yaml` reads back, keys in order."""
     text: str = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True, width=120)
     return text
 
@@ -96,24 +71,19 @@ class _Reader:
         try:
             return yaml.SafeLoader("").construct_object(node)
         except (yaml.YAMLError, ValueError, LookupError, AttributeError):  # the latter of what a tag like !!bool says
-            raise ConfigError(f"{self._path}:{line}: {_spell(here)}cannot read {node.value!r}; quote it") from None
+            raise ConfigError(f"{self._path}:{line}: {spell(here)}cannot read {node.value!r}; quote it") from None
 
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
-                raise ConfigError(f"{self._path}:{line}: {_spell(location)}a key has to be plain text")
+                raise ConfigError(f"{self._path}:{line}: {spell(location)}a key has to be plain text")
             here = (*location, key_node.value)
             if key_node.value in values:
                 raise ConfigError(
-                    f"{self._path}:{line}: {_spell(here)}given twice, first in line {self.lines[here]}; keep one"
+                    f"{self._path}:{line}: {spell(here)}given twice, first in line {self.lines[here]}; keep one"
                 )
             values[key_node.value] = self.plain(value_node, here)
             self.lines[here] = line
         return values
-
-
-def _spell(location: Location) -> str:
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")
-    return f"{text}: " if text else ""

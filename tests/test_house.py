@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "edge").rglob("*.py"))
 
 FLOORS = [
-    set("types protocols deadline digest document errors log_events reading untrusted version writing".split()),
+    {"types", "protocols", "deadline", "digest", "document", "errors", "log_events", "version"}
+    | {"reading", "untrusted", "writing"},
     {"vision", "config", "model", "wire"},
     {"track"},
     {"calibrate", "evaluate", "engine", "http", "media", "publish", "bundle", "device", "transport"},

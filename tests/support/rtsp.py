@@ -37,12 +37,13 @@ _CHAINS = {
 
 @dataclass(frozen=True, slots=True)
 class RtspMount:
-    """What is served at a path: an elementary stream for h264 and h265, nothing for jpeg; `loses` is lost each time."""
+    """What is served at a path: an elementary stream for h264 and h265, nothing for jpeg; losses are each time."""
 
     clip: str
     codec: str
     login: tuple[str, str] | None = None
     loses: tuple[int, ...] = ()  # pictures whose packets never leave
+    tears: tuple[int, ...] = ()  # pictures whose last packet never leaves
     fps: int = 30
 
 
@@ -161,7 +162,7 @@ def _mount_all(rtsp, server, mounts: dict[str, dict]) -> None:
         factory = rtsp.RTSPMediaFactory()
         factory.set_launch(f"( {_CHAINS[mount['codec']]} )")
         factory.set_shared(True)
-        factory.connect("media-configure", _feed, mount["clip"], mount["loses"], mount["fps"])
+        factory.connect("media-configure", _feed, mount["clip"], mount["loses"], mount["tears"], mount["fps"])
         if mount["login"]:
             auth = auth or rtsp.RTSPAuth()
             _protect(rtsp, auth, factory, *mount["login"])
@@ -170,7 +171,7 @@ def _mount_all(rtsp, server, mounts: dict[str, dict]) -> None:
         server.set_auth(auth)
 
 
-def _feed(_factory, media, clip: str, loses: list[int], fps: int) -> None:
+def _feed(_factory, media, clip: str, loses: list[int], tears: list[int], fps: int) -> None:
     """Repeat the clip for ever, with times that never jump: the server's sink keeps the pace."""
     from gi.repository import Gst
 
@@ -192,19 +193,20 @@ def _feed(_factory, media, clip: str, loses: list[int], fps: int) -> None:
         source.emit("push-buffer", buffer)
 
     source.connect("need-data", push)
-    if loses:
-        _lose(media.get_element().get_by_name("pay0").get_static_pad("src"), len(pictures), loses, fps)
+    if loses or tears:
+        _lose(media.get_element().get_by_name("pay0").get_static_pad("src"), len(pictures), loses, tears, fps)
 
 
-def _lose(pad, length: int, numbers: list[int], fps: int) -> None:
-    """Let the packets of some pictures vanish, behind the numbering of packets."""
+def _lose(pad, length: int, loses: list[int], tears: list[int], fps: int) -> None:
+    """Let packets of some pictures vanish, behind the numbering of packets."""
     from gi.repository import Gst
 
     def on_packet(_pad, info):
         buffers = info.get_buffer_list() if info.type & Gst.PadProbeType.BUFFER_LIST else [info.get_buffer()]
         for i in range(buffers.length()) if hasattr(buffers, "length") else [0]:
             buffer = buffers.get(i) if hasattr(buffers, "length") else buffers[0]
-            if round(buffer.pts * fps / Gst.SECOND) % length in numbers:
+            number = round(buffer.pts * fps / Gst.SECOND) % length
+            if number in loses or (number in tears and buffer.extract_dup(1, 1)[0] & 0x80):
                 return Gst.PadProbeReturn.DROP
         return Gst.PadProbeReturn.OK
 

@@ -3,6 +3,10 @@
 Costs nothing per frame in the streaming threads: key frames are heard of on a branch that only they pass, lost packets
 by the events that GStreamer makes of them, and errors inside a decoder by what libav says of them. A decoder works in
 the thread that has brought it the key frame, so its words are those of that thread.
+
+Between the depayloader and the decoder a loss travels with the pictures, as an event of ours in front of the first one
+that may lack something, and another one in front of the first that lacks nothing: times do not tell them apart. When a
+camera's packets come in bursts, several pictures have one time, and the parser gives them others.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ _DAMAGE = re.compile(
 )
 _REMEMBERED = 8  # spans of damage; those before are older than any frame that is still on its way
 _MARGIN_NS = 20_000_000  # the position is where the last frame should have ended: cameras do not keep to it
+_LOSS, _WHOLE = "edge-loss", "edge-whole"  # the picture behind it may lack something; is the first that does not
 _by_thread: dict[int, CleanFrames] = {}
 
 
@@ -51,9 +56,13 @@ class CleanFrames:
         self._spans: deque[tuple[int, int | None]] = deque(maxlen=_REMEMBERED)  # PTS: damage, next clean key frame
         self._healed_after = -1  # PTS: a key frame that is not later is none for what was lost
         self._is_connecting = True  # the depayloader asks for a key frame at its first packet, too
+        self._unsure_until: int | None = None  # PTS at the depayloader: the last picture that a loss may have been in
+        self._is_loss_told = False
+        self._is_whole = True  # what comes to the decoder lacks no packets; a key frame that does heals nothing
         self._end: int | None = None  # PTS of the last picture of the connection, which need not be whole
         self._thread: int | None = None
         self._probes: list[tuple[Any, int]] = []
+        self._watched: dict[str, tuple[Any, int]] = {}  # probes on pads that are watched after a loss only
         self._output = output.get_static_pad("src")
         self.errors = 0
         keys = decoder.get_by_name("keys")
@@ -72,6 +81,10 @@ class CleanFrames:
     def disconnect(self) -> None:
         """Let go of the pipeline: its pads hold us, and we hold its elements."""
         for pad, probe in self._probes:
+            pad.remove_probe(probe)
+        with self._lock:
+            watched, self._watched = list(self._watched.values()), {}
+        for pad, probe in watched:
             pad.remove_probe(probe)
         if self._thread is not None and _by_thread.get(self._thread) is self:
             del _by_thread[self._thread]
@@ -99,6 +112,7 @@ class CleanFrames:
         with self._lock:
             self.errors += 1
             self._note(since)
+            self._watch("frames", self._output, self._on_frame)
 
     def _end_of_output(self) -> int:
         """Return the PTS at which the last frame should end that was put out; 0 before the first one."""
@@ -114,23 +128,29 @@ class CleanFrames:
         self._is_starting = is_marked or not is_begun
         return not self._is_starting
 
-    def _note(self, pts: int, *, seen_until: int | None = None) -> None:
+    def _note(self, pts: int) -> None:
+        self._open(pts)
+        self._healed_after = max(self._healed_after, pts)
+
+    def _open(self, pts: int) -> None:
         # Without key frames it is not known what else is damaged.
-        if self._has_keys and not (self._spans and self._spans[-1][1] is None):
-            self._spans.append((pts, None))
-        self._healed_after = max(self._healed_after, pts if seen_until is None else seen_until)
+        if self._has_keys:
+            is_open = bool(self._spans) and self._spans[-1][1] is None
+            since = min(pts, self._spans.pop()[0]) if is_open else pts
+            self._spans.append((since, None))
 
     def _on_key(self, _pad: Any, info: Any) -> Any:
         pts = info.get_buffer().pts
         if pts == self._gst.CLOCK_TIME_NONE:  # in an elementary stream; its decoder gives the times
             pts = self._end_of_output()
-        thread = threading.get_ident()
+        thread, end = threading.get_ident(), self._end_of_output()
         with self._lock:
             if self._first_key is None:
                 self._first_key = pts
             # A loss at the very time of the key frame is a loss inside it, or of what comes next.
-            if self._spans and self._spans[-1][1] is None and self._healed_after < pts:
-                self._spans.append((self._spans.pop()[0], pts))
+            if self._spans and self._spans[-1][1] is None and self._is_whole and self._healed_after < pts:
+                # A decoder's times never go back: where it is ahead, the key frame has the time of a damaged one.
+                self._spans.append((self._spans.pop()[0], pts if end <= pts + _MARGIN_NS else end + 1))
         self._thread = thread
         _by_thread[thread] = self
         return self._gst.PadProbeReturn.DROP  # nobody is linked there
@@ -140,29 +160,75 @@ class CleanFrames:
         if event.type == self._gst.EventType.GAP:
             with self._lock:
                 self._note(event.parse_gap()[0])
+        elif event.has_name(_LOSS):
+            since = self._end_of_output() - _MARGIN_NS
+            with self._lock:
+                self._is_whole = False
+                self._open(since)
+                self._watch("frames", self._output, self._on_frame)
+        elif event.has_name(_WHOLE):
+            with self._lock:
+                self._is_whole = True
         return self._gst.PadProbeReturn.OK
 
     def _on_request(self, _pad: Any, info: Any) -> Any:
         # rtph264depay asks for a key frame after every loss, also after those that the jitter buffer does not tell of.
         if info.get_event().has_name("GstForceKeyUnit"):
-            since = self._start_of_packets()
+            pts = self._pts_of_packets()
             with self._lock:
-                # What came before the first packet is missed by nobody: a key frame that begins with it heals.
-                self._note(since, seen_until=since if self._is_connecting else since + _MARGIN_NS)
+                # What came before the first packet is missed by nobody: its picture is the first whole one.
+                self._unsure_until = pts - 1 if self._is_connecting else pts
                 self._is_connecting = False
+                self._is_loss_told = False
+                self._watch("pictures", self._depay.get_static_pad("src"), self._on_picture)
         return self._gst.PadProbeReturn.OK
+
+    def _on_picture(self, pad: Any, info: Any) -> Any:
+        """Called in the depayloader's thread, as `_on_request`, for the pictures from a loss on to the first whole one.
+
+        The first of them may be one that came before the loss: it lay in the depayloader and lacks its end.
+        """
+        pts = info.get_buffer().pts
+        with self._lock:
+            is_first, self._is_loss_told = not self._is_loss_told, True
+            is_whole = self._unsure_until is None or pts > self._unsure_until
+            if is_whole:
+                self._watched.pop("pictures", None)
+        if is_first:
+            self._tell(pad, _LOSS)
+        if not is_whole:
+            return self._gst.PadProbeReturn.OK
+        self._tell(pad, _WHOLE)
+        return self._gst.PadProbeReturn.REMOVE
+
+    def _on_frame(self, _pad: Any, info: Any) -> Any:
+        """Called for the first frame that is put out after damage: it may have the time of the one before it."""
+        with self._lock:
+            self._watched.pop("frames", None)
+            if self._spans and self._spans[-1][1] is None:
+                self._open(info.get_buffer().pts)
+        return self._gst.PadProbeReturn.REMOVE
+
+    def _watch(self, name: str, pad: Any, callback: Any) -> None:
+        """Call back for each buffer until that says to end it; locked, so that the callback finds itself entered."""
+        if name not in self._watched:
+            self._watched[name] = (pad, pad.add_probe(self._gst.PadProbeType.BUFFER, callback))
+
+    def _tell(self, pad: Any, name: str) -> None:
+        kind = self._gst.EventType.CUSTOM_DOWNSTREAM
+        pad.push_event(self._gst.Event.new_custom(kind, self._gst.Structure.new_empty(name)))
 
     def _on_end(self, _pad: Any, info: Any) -> Any:
         # A connection may break inside a picture: what has come of it is decoded, and no decoder complains.
         if info.get_event().type == self._gst.EventType.EOS:
             with self._lock:
-                self._end = self._start_of_packets()
+                self._end = self._pts_of_packets() - _MARGIN_NS
         return self._gst.PadProbeReturn.OK
 
-    def _start_of_packets(self) -> int:
+    def _pts_of_packets(self) -> int:
         """Return the PTS of the picture that the last packet is of; 0 before the first one."""
         pts = self._depay.get_property("stats").get_value("running-time-pts")
-        return 0 if pts == self._gst.CLOCK_TIME_NONE else int(pts) - _MARGIN_NS
+        return 0 if pts == self._gst.CLOCK_TIME_NONE else int(pts)
 
     def _probe(self, pad: Any, kind: Any, callback: Any) -> None:
         self._probes.append((pad, pad.add_probe(kind, callback)))

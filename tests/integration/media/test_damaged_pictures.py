@@ -109,6 +109,34 @@ def test_f40_packets_that_are_lost_on_the_way_cost_the_rest_of_the_group(long_go
     assert_balances(viewer)
 
 
+def test_f40_a_picture_whose_end_is_lost_is_not_taken_for_whole(tmp_path):
+    """Of a picture of several slices the first ones are decoded all the same, without a word of the decoder."""
+    clip = write_signed_clip(tmp_path / "a.h264", 5, count=60, gop=10)
+    assert slices(clip.read_bytes()) >= 2 * 60
+    mount = RtspMount(str(clip), "h264", tears=(4, 20, 37))  # the second one is a key frame
+    with RtspServer({"/a": mount}) as server:
+        states = []
+        config = StreamConfig(id="east", uri=server.url("/a"), latency_ms=50, decoder="software", stall_s=10)
+        source = make_source(config, preprocess=CANVAS, base_dir=tmp_path, on_status=states.append)
+        source.open()
+        pictures = []
+        deadline = Deadline.after(60)
+        while len(pictures) < 60 and not deadline.is_over:
+            frame = source.read(0.2)
+            if frame is not None:
+                pictures.append(signature_in(frame.image))
+        source.close()
+
+    assert len(pictures) == 60
+    assert None not in pictures
+    assert not {*range(4, 10), *range(20, 30), *range(37, 40)} & {number for _, number in pictures}
+    assert source.counts().dropped[DropReason.DAMAGED] > 10
+
+
+def slices(coded: bytes) -> int:
+    return sum(part[:1] and part[0] & 31 in (1, 5) for part in coded.split(b"\0\0\1")[1:])
+
+
 @CODECS
 @BOTH
 def test_f40_a_connection_that_breaks_inside_a_picture_gives_no_half_of_it(tmp_path, codec, decoder):

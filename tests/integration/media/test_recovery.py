@@ -13,7 +13,7 @@ from edge.config.credentials import read_credential
 from edge.media.address import parse_address
 from edge.media.backoff import Backoff
 from edge.media.probe import is_there
-from edge.types import StreamState
+from edge.types import ImageSize, StreamState
 from tests.support.clips import write_clip
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer, wait_until
 from tests.support.viewer import Viewer, assert_balances
@@ -94,6 +94,24 @@ def test_a_server_that_flaps_is_not_waited_for_longer_each_time(server):
             viewer.await_state(StreamState.DOWN)
             server.start()
             assert seconds_to_frames(viewer) < MOST_S
+
+
+@pytest.mark.parametrize("decoder", ["software", "pyav"])
+def test_f40_a_camera_that_comes_back_with_another_codec_and_size_is_decoded(server, mount, decoder, tmp_path):
+    hevc = write_clip(tmp_path / "a.hevc", codec="libx265", width=640, height=360, count=240, gop=15, x265="bframes=0")
+    with Viewer(server.url("/a"), decoder=decoder) as viewer:
+        for other in (RtspMount(str(hevc), "h265"), mount):
+            viewer.await_frames(5, timeout_s=30)
+            server.kill()
+            viewer.await_state(StreamState.DOWN)
+            begun = len(viewer.headers)
+            server.start({"/a": other})
+            viewer.await_frames(5, timeout_s=30)
+
+    sizes = [header.source_size for header in viewer.headers]
+    assert ImageSize(width=640, height=360) in sizes
+    assert set(sizes[begun:]) == {ImageSize(width=320, height=180)}
+    assert_balances(viewer)
 
 
 @pytest.mark.parametrize("decoder", ["software", "pyav"])

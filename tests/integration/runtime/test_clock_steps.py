@@ -1,0 +1,80 @@
+"""F-40: the clock is set, hours forward and back, while a camera is read: libfaketime under a real service."""
+
+from __future__ import annotations
+
+import datetime
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import models
+from tests.support.clips import write_clip
+from tests.support.collector import Collector
+from tests.support.mosquitto import Mosquitto
+from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.runs import Run
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+HOUR_S = 3600
+
+
+class SetClock:
+    """What a process that is started under it takes for the time; its monotonic clock goes on."""
+
+    def __init__(self, folder, monkeypatch):
+        (library,) = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
+        self._file = folder / "clock"
+        self.set(0)
+        monkeypatch.setenv("LD_PRELOAD", str(library))
+        monkeypatch.setenv("FAKETIME_TIMESTAMP_FILE", str(self._file))
+        monkeypatch.setenv("FAKETIME_NO_CACHE", "1")
+        monkeypatch.setenv("DONT_FAKE_MONOTONIC", "1")
+
+    def set(self, offset_s):
+        self._file.with_suffix(".new").write_text(f"{offset_s:+d}\n")
+        self._file.with_suffix(".new").rename(self._file)
+
+
+def offset_s(message):
+    """How far a message's capture time is from now, in seconds."""
+    captured = datetime.datetime.fromisoformat(message["captured_at"].replace("Z", "+00:00"))
+    return captured.timestamp() - time.time()
+
+
+def test_f40_the_clock_is_set_by_hours_and_every_frame_is_accounted_for(tmp_path, monkeypatch):
+    require_gstreamer("rtspsrc", "avdec_h264", server=True)
+    mount = RtspMount(str(write_clip(tmp_path / "a.h264", count=240, gop=15)), "h264")
+    serving = Run(tmp_path, models.yolov8(tmp_path / "tiny.onnx"), monkeypatch)
+    with RtspServer({"/a": mount}) as camera, Mosquitto(tmp_path / "mosquitto") as broker:
+        collector = Collector(broker.port)
+        clock = SetClock(tmp_path, monkeypatch)
+        path = serving.write([{"id": "east", "uri": camera.url("/a"), "max_age_ms": 5000}], broker_port=broker.port)
+        process = serving.start(path)
+        monkeypatch.delenv("LD_PRELOAD")
+        try:
+            for step_s in (0, HOUR_S, -HOUR_S):
+                clock.set(step_s)
+                known = len(collector.payloads("/detections"))
+                wait_until(
+                    lambda known=known, step_s=step_s: [
+                        one for one in collector.payloads("/detections")[known:] if abs(offset_s(one) - step_s) < 60
+                    ][20:],
+                    what=f"frames of a clock that is {step_s} s off",
+                    timeout_s=60,
+                )
+            process.send_signal(signal.SIGTERM)
+            stats, told = serving.finish(process)
+        finally:
+            serving.end_all()
+            collector.close()
+
+    assert {one["state"] for one in collector.payloads("/streams/east/state")} == {"connecting", "up", "down"}
+    assert [one["reason"] for one in collector.payloads("/streams/east/state") if one["state"] == "down"] == ["stopped"]
+    assert collector.payloads("/gaps") == []
+    assert collector.undeclared("east", max(collector.numbers()["east"])) == set()
+    assert stats["balanced"]
+    assert "stale" not in stats["streams"][0]["dropped"]
+    assert "clock of the camera is off, arrival is used stream=east off_s=-3600" in told

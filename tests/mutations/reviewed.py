@@ -12,4 +12,23 @@ REVIEWED: dict[str, str] = {
     ),
     "edge/device/engines.py Engines.admit: order: self._durable.settle(self._layout.engine(key)) <-> "
     "self._durable.remove_tree(folder)": "remove_tree syncs the same folder before it removes anything",
+    "edge/device/garbage.py _blobs: order: files.remove(blob) <-> removed.append(blob.name)": (
+        "where the first one fails, the list is lost with it"
+    ),
+    "edge/device/garbage.py _partials: order: files.remove(path) <-> removed.append(path.name)": (
+        "where the first one fails, the list is lost with it"
+    ),
+    "edge/device/health.py write_health: order: os.fchmod(descriptor, 0o644) <-> file.write(encode_health(health))": (
+        "the file has no name that anyone reads before both are done, and fewer may read it before the first"
+    ),
+    "edge/device/releases.py Releases.stage: order: self._files.write(partial / MANIFEST, manifest) <-> "
+    "self._files.write(partial / SIGNATURE, signature)": (
+        "both are synced before their folder has a name that anyone reads; without that name they are garbage"
+    ),
+    "edge/device/releases.py Releases.settle: order: self._settle_blobs(self.blobs(name).values()) <-> "
+    "self._durable.settle(folder)": "two syncs: whatever a cut between them leaves, a cut before both may leave",
+    "edge/device/releases.py Releases.settle: order: self._durable.settle(self._layout.engine(check_key(key))) <-> "
+    "self._durable.settle(folder / ENGINE)": (
+        "two syncs: whatever a cut between them leaves, a cut before both may leave"
+    ),
 }

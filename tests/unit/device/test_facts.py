@@ -125,6 +125,10 @@ def test_settings_have_defaults_and_read_like_toml(layout):
         ('name = "gate-01"\ncompatible = []\n', "at least one device class"),
         ('name = "gate-01"\nnam = 1\n', r"device\.toml:2: unknown key 'nam'; known: name"),
         ('name = "gate-01"\nname = "gate-02"\n', ":2: name is stated twice"),
+        (
+            'name = "gate-01"\ncompatible = ["any"]\nchannels = ["main", "Beta"]\n',
+            "channels: expected a-z.* got 'Beta'",
+        ),
         ("name = gate-01\n", ":1: expected a number, a text"),
         ("name = 5\n", ":1: name: got 5"),
         ('name = "a" b\n', ":1: expected nothing after the value"),

@@ -1,5 +1,6 @@
 """The locks, between real processes."""
 
+import fcntl
 import json
 import os
 import signal
@@ -109,6 +110,15 @@ def test_the_state_lock_is_not_waited_for_for_ever(layout, held):
     with pytest.raises(DeployError) as failure, state_lock(layout, deadline_s=0.1):
         pass
     assert failure.value.code == "lock.state"
+
+
+def test_a_lock_that_is_waited_for_leaves_the_core_to_others_between_two_tries(layout, held, monkeypatch):
+    held("state")
+    tries, flock = [], fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", lambda *arguments: (tries.append(arguments), flock(*arguments)))
+    with pytest.raises(DeployError), state_lock(layout, deadline_s=0.2):
+        pass
+    assert 1 <= len(tries) <= 12  # one each 20 ms, and one at each end
 
 
 def test_a_lock_folder_that_cannot_be_made_is_a_typed_error(tmp_path):

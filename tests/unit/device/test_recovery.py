@@ -175,6 +175,13 @@ def test_without_a_fallback_the_newest_valid_release_by_sequence_goes_on_trial(d
     found = recover(device, moment=NEXT)
     assert (found.release, found.is_on_trial) == (OTHER.name, True)
     assert device.releases.current() == OTHER.name
+    state = device.state()
+    assert (state.phase, state.target, state.fallback, state.boot_id) == (
+        Phase.TRIAL,
+        OTHER.name,
+        OTHER.name,
+        "boot-2",
+    )
 
 
 def test_with_nothing_valid_recovery_fails_and_says_that_a_person_is_needed(device):

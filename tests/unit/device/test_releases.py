@@ -80,6 +80,14 @@ def test_f16_a_path_that_leaves_the_release_is_refused(device, path):
     assert device.releases.names() == []
 
 
+def test_f16_a_file_whose_digest_is_none_is_refused_before_anything_is_made(tmp_path):
+    device = Device(Layout(tmp_path))
+    with pytest.raises(DeployError) as failure:
+        device.releases.stage("e" * 12, manifest=b"{}", signature=b"s", files={"model.onnx": "../" * 20 + "etc"})
+    assert failure.value.code == "request.digest"
+    assert not device.layout.var.exists()
+
+
 @pytest.mark.parametrize("name", ["..", "", "x" * 12, "a" * 11, "a" * 13, "a/b", "." * 12])
 def test_f16_a_name_that_is_no_release_never_becomes_a_path(device, name):
     with pytest.raises(DeployError) as failure:

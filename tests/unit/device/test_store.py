@@ -101,6 +101,21 @@ def test_f5_after_a_sync_that_failed_the_partial_file_is_no_longer_trusted(layou
     assert store.missing({SHA256: len(CONTENT)}) == {SHA256: 0}
 
 
+def test_f17_a_blob_that_came_whole_and_found_no_folder_goes_on_once_there_is_space(layout):
+    full = FaultyFiles(RealFiles(), at=1, number=errno.ENOSPC, which={"make_dir"})  # the first one is for its arrival
+    layout.var.mkdir(parents=True)
+    store = Store(layout, Durable(full))
+    store.begin(SHA256, len(CONTENT))
+    send(store)
+    with pytest.raises(DeployError) as failure:
+        store.finish(SHA256, len(CONTENT))
+    assert failure.value.code == "device.disk.space"
+    assert layout.partial(SHA256).stat().st_mode & 0o777 == 0o600, "whoever goes on has to be able to write"
+    assert store.begin(SHA256, len(CONTENT)) == len(CONTENT)
+    store.finish(SHA256, len(CONTENT))
+    assert store.verify(SHA256)
+
+
 def test_f17_a_reservation_that_fails_leaves_nothing(layout):
     store = Store(layout, Durable(FaultyFiles(RealFiles(), at=0, number=errno.ENOSPC, which={"allocate"})))
     with pytest.raises(DeployError) as failure:

@@ -11,7 +11,7 @@ from edge.device.recovery import recover
 from edge.device.state import Phase
 from edge.device.switch import MAX_ATTEMPTS_PER_BOOT, arm, commit, confirm, refuse, roll_back, switch_to
 from edge.errors import DeployError
-from tests.support.pushes import moment, prepare, push, switch
+from tests.support.pushes import build, moment, prepare, push, switch
 from tests.support.scenarios import NEW, OLD, OTHER
 
 NOW = moment("boot-1")
@@ -56,13 +56,15 @@ def test_a_release_that_is_committed_has_the_one_before_as_its_fallback(device):
 
 
 def test_nothing_is_armed_that_is_not_whole(device):
-    assert code_of(arm, device, NEW.name, moment=NOW) == "request.incomplete"
+    assert code_of(arm, device, NEW.name, moment=NOW, seen=Counters(sequences={"main": 9})) == "request.incomplete"
     assert device.state().phase is Phase.IDLE
+    assert read_counters(device.layout, device.durable.files).sequences == {"main": 1}, "of what serves, since its push"
 
 
 def test_nothing_is_switched_to_that_is_not_armed(device):
     prepare(device, NEW)
     assert code_of(switch_to, device, NEW.name) == "request.not-armed"
+    assert device.releases.current() == OLD.name
     assert code_of(commit, device, moment=NOW) == "request.not-armed"
     assert code_of(refuse, device, "why") == "request.not-armed"
     assert code_of(confirm, device, NEW.name) == "request.not-armed"
@@ -131,6 +133,20 @@ def test_a_person_is_told_when_there_is_nothing_to_go_back_to(device):
     assert code_of(roll_back, device, "asked for", moment=NOW, by_person=True) == "request.fallback"
 
 
+def test_a_person_is_told_why_the_release_before_may_not_be_chosen_and_what_serves_goes_on(device):
+    push(device, NEW, now=NOW)
+    before = device.layout.state.read_bytes()
+    asked = []
+
+    def check_trust(release):
+        asked.append(release)
+        raise DeployError("signature.revoked", f"release {release}: its key was revoked")
+
+    code = code_of(roll_back, device, "asked for", moment=NOW, by_person=True, check_trust=check_trust)
+    assert (code, asked) == ("signature.revoked", [OLD.name])
+    assert (device.releases.current(), device.layout.state.read_bytes()) == (NEW.name, before)
+
+
 def test_a_proven_release_that_cannot_start_any_more_is_suspect(device):
     push(device, NEW, now=NOW)
     assert roll_back(device, "unit-failed", moment=NOW).release == OLD.name
@@ -150,6 +166,19 @@ def test_f23_with_a_broken_fallback_the_device_stops_trying_and_a_person_has_a_w
     assert code_of(roll_back, device, "unit-failed", moment=NOW) == "person.failed"
     assert code_of(arm, device, NEW.name, moment=NOW) == "person.failed"
     assert arm(device, NEW.name, moment=NOW, by_force=True).phase is Phase.TRIAL
+
+
+def test_f23_a_device_that_stopped_trying_goes_nowhere_by_itself_though_it_could_again(device):
+    prepare(device, NEW)
+    switch(device, NEW, now=NOW)
+    device.engines.quarantine(OLD.key)
+    assert code_of(roll_back, device, "unit-failed", moment=NOW) == "person.failed"
+    before = device.layout.state.read_bytes()
+    build(device, OLD)
+    assert device.releases.is_ready(OLD.name)
+    assert code_of(roll_back, device, "unit-failed", moment=moment("boot-2")) == "person.failed"
+    assert (device.releases.current(), device.layout.state.read_bytes()) == (NEW.name, before)
+    assert roll_back(device, "asked for", moment=moment("boot-2"), by_person=True).release == OLD.name
 
 
 def test_f23_a_release_that_never_starts_is_tried_three_times_in_a_boot_and_six_times_in_all(device):

@@ -38,16 +38,17 @@ def main() -> int:
             seed=options.seed,
             environ=dict(one.split("=", 1) for one in options.env),
         )
-        if account.broken:
+        wrong = [*account.broken, *account.late]
+        if wrong:
             FAILED.parent.mkdir(exist_ok=True)
             shutil.copy(Path(folder) / "told.txt", FAILED)
     lines = lines_of(account, is_dying=options.dying)
-    if not account.broken:
+    if not wrong:
         put(options.out, lines, is_dying=options.dying)
     print("\n".join(lines))
-    for one in account.broken:
+    for one in wrong:
         print(f"BROKEN: {one}", file=sys.stderr)
-    return 1 if account.broken else 0
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

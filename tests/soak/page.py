@@ -28,8 +28,7 @@ subscriber that shares no code with the product. Each picture carries the number
 pixels, and the model reads them: a message about a picture of another camera, or about a smeared one, fails the run.
 So does a number that neither came nor was declared lost, a recovery above 5 s (in the median of its kind), and what
 grows: the first third of a run is warm-up; from the second third to the last, memory may grow by a twentieth (6 MiB at
-least) in the median, threads and descriptors by two in the lowest fifth of the samples, which is when nothing is being
-connected.
+least) in the median, threads and descriptors by two in the median of the samples while nothing is broken.
 """
 
 

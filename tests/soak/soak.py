@@ -26,7 +26,9 @@ class Account:
         recoveries: by kind of outage, from up to the first message that came after it.
         others: how far apart the messages of streams came while something happened to another stream's camera.
         calm: the same while nothing was broken.
-        broken: everything that does not hold; empty when the soak is good.
+        broken: what does not hold and has to on any machine: the promise, whose pictures, what comes back, threads and
+            descriptors. Empty when the soak is good.
+        late: what does not hold and has to where the machine keeps up: times, and memory in the long run.
     """
 
     minutes: float
@@ -43,6 +45,7 @@ class Account:
     duplicates: int = 0
     declared: int = 0
     broken: list[str] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
 
 
 def soak(
@@ -117,7 +120,7 @@ def _account(scene: Scene, vitals: Vitals, outages: list[Outage], stats: Mapping
         outages=outages,
         stats=stats,
         samples=vitals.samples,
-        flat=vitals.judged(),
+        flat=vitals.judged([(one.begun, _back_at(scene, one) or one.up + _PATIENCE_S) for one in outages]),
         load=statistics.mean(vitals.loads),
         recoveries=dict(recoveries),
         others=others,
@@ -126,7 +129,8 @@ def _account(scene: Scene, vitals: Vitals, outages: list[Outage], stats: Mapping
         duplicates=found.duplicates,
         declared=sum(len(numbers) for numbers in found.declared.values()),
     )
-    account.broken += [*_broken_promises(scene, stats), *_broken_rules(scene, account)]
+    account.broken += [*_broken_promises(scene, stats), *_never_back(scene, account), *_grown(account, is_memory=False)]
+    account.late += [*_late(scene, account), *_grown(account, is_memory=True)]
     return account
 
 
@@ -150,25 +154,32 @@ def _broken_promises(scene: Scene, stats: Mapping) -> list[str]:
     return broken
 
 
-def _broken_rules(scene: Scene, account: Account) -> list[str]:
-    """Return what is wrong with times and with what the process used."""
-    broken = [f"{one.name}: {one.before:.1f}, then {one.after:.1f}" for one in account.flat if not one.is_flat]
-    for outage in account.outages:
-        if _back_at(scene, outage) is None:
-            broken.append(f"{outage.kind} {outage.stream or ''}: not back within {_PATIENCE_S:g} s")
+def _grown(account: Account, *, is_memory: bool) -> list[str]:
+    figures = [one for one in account.flat if not one.is_flat and one.name.startswith("memory") is is_memory]
+    return [f"{one.name}: {one.before:.1f}, then {one.after:.1f}" for one in figures]
+
+
+def _never_back(scene: Scene, account: Account) -> list[str]:
+    lost = [outage for outage in account.outages if _back_at(scene, outage) is None]
+    return [f"{one.kind} {one.stream or ''}: not back within {_PATIENCE_S:g} s" for one in lost]
+
+
+def _late(scene: Scene, account: Account) -> list[str]:
+    """Return what is wrong with times."""
+    late = []
     for kind, times in account.recoveries.items():
         if statistics.median(times) > RECOVERY_S:
-            broken.append(f"{kind}: back after {', '.join(f'{one:.1f} s' for one in times)}")
+            late.append(f"{kind}: back after {', '.join(f'{one:.1f} s' for one in times)}")
     median = statistics.median(account.others)
     if not 0.9 / FPS < median < 1.1 / FPS:
-        broken.append(f"the others came every {median * 1e3:.0f} ms while a camera was dying")
+        late.append(f"the others came every {median * 1e3:.0f} ms while a camera was dying")
     own = Counter(outage.stream for outage in account.outages)
     own.update(name for outage in account.outages if "a camera dies" in outage.kind for name in scene.names)
     for name in scene.names:
         downs = scene.subscriber.states[name]["down"]
         if downs > 2 * own[name] + 1:
-            broken.append(f"{name} was down {downs} times, of its own camera's {own[name]} faults")
-    return broken
+            late.append(f"{name} was down {downs} times, of its own camera's {own[name]} faults")
+    return late
 
 
 def _intervals(scene: Scene, outages: list[Outage]) -> tuple[list[float], list[float]]:

@@ -6,10 +6,12 @@ import os
 import statistics
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-EVERY_S = 1.0
+EVERY_S = 0.5
+SETTLED_S = 1.0  # after a fault: what was torn down is gone then
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
@@ -40,7 +42,7 @@ class Flat:
 
 @dataclass
 class Vitals:
-    """Looks at a process once a second until it is stopped."""
+    """Looks at a process twice a second until it is stopped."""
 
     pid: int
     samples: list[Sample] = field(default_factory=list)
@@ -68,11 +70,14 @@ class Vitals:
             cpu_s=ticks / os.sysconf("SC_CLK_TCK"),
         )
 
-    def judged(self) -> list[Flat]:
+    def judged(self, broken: Sequence[tuple[float, float]]) -> list[Flat]:
         """Return the figures by the rule: the first third is warm-up; the last may be above the second by little.
 
-        Memory by a twentieth, and 6 MiB at least; threads and descriptors by two, in their lowest fifth, which is when
-        nothing is being connected or taken down: one that each fault leaves behind would be twenty in five minutes.
+        Memory by a twentieth, and 6 MiB at least; threads and descriptors by two, while nothing is broken: a camera
+        that is away has none. One that each fault leaves behind would be twenty in five minutes.
+
+        Args:
+            broken: from when until when something was broken, by the monotonic clock.
         """
         whole_s = self.samples[-1].at_s
         second = [one for one in self.samples if whole_s / 3 <= one.at_s < whole_s * 2 / 3]
@@ -80,8 +85,13 @@ class Vitals:
         found = []
         before, after = (statistics.median(one.resident_mib for one in part) for part in (second, last))
         found.append(Flat("memory, MiB", before, after, max(6.0, before / 20)))
+        spans = [(begun - self._begun, back - self._begun + SETTLED_S) for begun, back in broken]
+        # Where there was no such moment in a third, all of it counts.
+        calm = [
+            [one for one in part if not any(a <= one.at_s <= b for a, b in spans)] or part for part in (second, last)
+        ]
         for name in ("threads", "descriptors"):
-            before, after = (_calm([getattr(one, name) for one in part]) for part in (second, last))
+            before, after = (statistics.median(getattr(one, name) for one in part) for part in calm)
             found.append(Flat(name, before, after, 2))
         return found
 
@@ -92,7 +102,3 @@ class Vitals:
             except OSError:  # it has ended
                 return
             self.loads.append(os.getloadavg()[0])
-
-
-def _calm(values: list[int]) -> float:
-    return statistics.quantiles(values, n=5)[0]

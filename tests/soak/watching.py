@@ -91,7 +91,8 @@ class Subscriber:
         if signature is None or signature[0] != self.cameras.get(stream):
             whose = "no signature" if signature is None else f"camera {signature[0]}, picture {signature[1]}"
             found = [[round(x) for x in box["bbox"]] for box in one["detections"]]
-            self.strangers.append(f"{stream} seq {one['seq']} frame {one['frame']} {one['size']}: {whose}: {found}")
+            place = f"{time.strftime('%H:%M:%S')} {stream} seq {one['seq']} frame {one['frame']} {one['size']}"
+            self.strangers.append(f"{place}: {whose}: {found}")
         self.sizes[stream].add(tuple(one["size"]))
         if is_live:
             with self._lock:

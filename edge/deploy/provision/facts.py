@@ -27,6 +27,7 @@ l4t='1s/^# *R\\([0-9]*\\) (release), REVISION: \\([0-9.]*\\).*/l4t=\\1.\\2/p'
 test -r /etc/nv_tegra_release && sed -n "$l4t" /etc/nv_tegra_release
 test -s /etc/edge-deploy/home/.ssh/authorized_keys && echo "has=key"
 test -s /etc/edge-deploy/allowed_signers && echo "has=signer"
+ssh-keygen -Q -l -f /etc/edge-deploy/revoked.krl 2>/dev/null | sed -n 's/^\\([a-z][^#]*[^# ]\\).*/revoked=\\1/p'
 for file in /etc/edge-deploy/credentials/*; do test -f "$file" && echo "credential=${{file##*/}}"; done
 sha256sum {WHEEL_STORE}/*.whl 2>/dev/null | sed -n 's/^\\([0-9a-f]\\{{64\\}}\\) .*/wheel=\\1/p'
 echo "free=$(df -Pk /opt 2>/dev/null | sed -n '2s/ \\+/ /gp' | cut -d' ' -f4)"
@@ -38,7 +39,7 @@ echo "end=yes"
 class ProvisionFacts:
     """A device as it is before a provision; `free_bytes` is of the file system with /opt, `l4t` None: no Jetson.
 
-    `wheels` are the SHA-256 of those that it keeps, computed there now.
+    `wheels` are the SHA-256 of those that it keeps, computed there now; `revoked`: what its list revokes.
     """
 
     architecture: str
@@ -52,6 +53,7 @@ class ProvisionFacts:
     credentials: tuple[str, ...]
     free_bytes: int
     wheels: frozenset[str] = frozenset()
+    revoked: frozenset[str] = frozenset()
 
 
 def facts_from_text(text: str, *, target: str) -> ProvisionFacts:
@@ -88,6 +90,7 @@ def facts_from_text(text: str, *, target: str) -> ProvisionFacts:
         credentials=tuple(value for name, value in pairs if name == "credential"),
         free_bytes=int(values["free"] or 0) * 1024,
         wheels=frozenset(value for name, value in pairs if name == "wheel"),
+        revoked=frozenset(value.strip() for name, value in pairs if name == "revoked"),
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from edge.bundle.ssh_keygen import run_ssh_keygen
 from edge.errors import DeployError
 
-__all__ = ["PublicKey", "read_public_key", "read_revocations"]
+__all__ = ["PublicKey", "Revocations", "read_public_key", "read_revocations"]
 
 _KINDS = (
     "ssh-ed25519",
@@ -42,6 +42,14 @@ class PublicKey:
         return f'{self.owner} namespaces="{namespaces}" {self.kind} {self.base64}'
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revocations:
+    """A revocation list (a KRL of ssh-keygen), and what it revokes, in the words of `ssh-keygen -Q -l`."""
+
+    content: bytes
+    entries: frozenset[str]
+
+
 def read_public_key(path: Path) -> PublicKey:
     """Return the key in a `.pub` file.
 
@@ -62,8 +70,8 @@ def read_public_key(path: Path) -> PublicKey:
     return PublicKey(kind=words[0], base64=words[1], owner=owner or "somebody")
 
 
-def read_revocations(path: Path, trusted: Iterable[PublicKey]) -> bytes:
-    """Return a revocation list (a KRL of ssh-keygen, or public keys), which revokes none of the keys that are trusted.
+def read_revocations(path: Path, trusted: Iterable[PublicKey]) -> Revocations:
+    """Return a revocation list, which revokes none of the keys that are trusted.
 
     Raises:
         DeployError: `request.revoked`, if it cannot be read, is no such list, or revokes one of `trusted`.
@@ -74,7 +82,8 @@ def read_revocations(path: Path, trusted: Iterable[PublicKey]) -> bytes:
         content = path.read_bytes()
     except OSError as error:
         raise _unusable(path, f"cannot be read: {error.strerror}") from None
-    if not content.strip() or not run_ssh_keygen("-Q", "-l", "-f", str(path)).is_ok:
+    listed = run_ssh_keygen("-Q", "-l", "-f", str(path))
+    if not content.strip() or not listed.is_ok:
         raise _unusable(path, "is no revocation list")
     for key in trusted:
         with tempfile.NamedTemporaryFile("w", suffix=".pub") as file:
@@ -82,7 +91,8 @@ def read_revocations(path: Path, trusted: Iterable[PublicKey]) -> bytes:
             file.flush()
             if not run_ssh_keygen("-Q", "-f", str(path), file.name).is_ok:
                 raise _unusable(path, f"revokes the key of {key.owner}, whose releases are to count")
-    return content
+    lines = (line.partition("#")[0].strip() for line in listed.output.decode("utf-8", "replace").splitlines())
+    return Revocations(content=content, entries=frozenset(filter(None, lines)))
 
 
 def _unusable(path: Path, problem: str) -> DeployError:

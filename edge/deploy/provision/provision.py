@@ -17,6 +17,7 @@ from edge.deploy.push.event import UPLOAD
 from edge.deploy.push.report import Report
 from edge.errors import DeployError
 from edge.transport.ssh_command import SshAddress
+from edge.untrusted import cleaned
 
 __all__ = ["PLAN", "Provisioned", "Software", "provision", "undo"]
 
@@ -75,6 +76,7 @@ def provision(
         plan = _ask(shell, {"steps": steps(wanted, facts, chosen, folder=None), "is_plan": True})
         for change in plan.changes:
             report.note(PLAN, change)
+        _require_revocations(wanted, facts, host)
         if wanted.is_exact and pusher is not None:
             require_way_in(wanted, plan.changes, own_keys(pusher), host)
     if is_plan or not plan.changes:
@@ -145,6 +147,19 @@ def _require_keys(wanted: Wanted, facts: ProvisionFacts, host: str) -> None:
                 f"{host} knows nobody yet who may push: {option} is missing",
                 hint=f"give your public key: {option} ~/.ssh/id_ed25519.pub",
             )
+
+
+def _require_revocations(wanted: Wanted, facts: ProvisionFacts, host: str) -> None:
+    """Hold that nobody's signatures count again because an older list was at hand."""
+    if wanted.revoked is None or wanted.is_exact:
+        return
+    if again := sorted(facts.revoked - wanted.revoked.entries):
+        raise DeployError(
+            "request.revoked",
+            f"{host} revokes {len(again)} more than this list, which would count again: {cleaned(again[0])[:100]}",
+            hint="add them with ssh-keygen -k -u -f LIST KEY.pub, or say --exactly",
+            evidence={"would_count_again": [cleaned(one)[:100] for one in again[:100]]},
+        )
 
 
 def _require_room(wheels: WheelSet, facts: ProvisionFacts, host: str) -> None:

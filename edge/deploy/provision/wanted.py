@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.deploy.provision.facts import WHEEL_STORE, ProvisionFacts
-from edge.deploy.provision.keys import PublicKey
+from edge.deploy.provision.keys import PublicKey, Revocations
 from edge.deploy.provision.wheels import WheelSet
 
 __all__ = ["KEYS", "PRIVATE_NETWORKS", "SIGNERS", "Wanted", "steps"]
@@ -38,7 +38,7 @@ class Wanted:
     """What a person asks for; `networks` None: as they are there, or the defaults.
 
     Attributes:
-        revoked: a revocation list, as a KRL or as public keys; None: as it is there.
+        revoked: whose signatures no longer count; None: as it is there.
         is_exact: all other keys and signers go.
         may_lock_out: also those that this machine uses.
     """
@@ -50,7 +50,7 @@ class Wanted:
     networks: tuple[str, ...] | None
     keys: Sequence[PublicKey]
     signers: Sequence[tuple[PublicKey, bool]]  # with: may it sign downgrades
-    revoked: bytes | None = None
+    revoked: Revocations | None = None
     is_exact: bool = False
     may_lock_out: bool = False
 
@@ -129,7 +129,7 @@ def _trust(wanted: Wanted) -> Iterator[Step]:
     if keys:
         yield {**_lines(KEYS, keys, on_other="refuse"), **exact}
     if wanted.revoked is not None:
-        content = base64.b64encode(wanted.revoked).decode()
+        content = base64.b64encode(wanted.revoked.content).decode()
         yield {**_file("/etc/edge-deploy/revoked.krl", ""), "content_base64": content}
 
 

@@ -190,6 +190,30 @@ def test_a_revocation_list_is_put_there_and_refreshed(site, person, people, tmp_
     assert "nothing to change" in person(site, "all", keys=stay).stdout  # and without the option it stays as it is
 
 
+def test_a_list_that_revokes_less_than_the_one_before_is_refused_unless_it_is_to_be_exactly_that(
+    site, person, people, tmp_path
+):
+    ana, mina, zoe = people
+    stay = [public(ana)]
+    person(site, "all", keys=[public(key) for key in people])
+    person(site, "all", "--revoked", revocations(tmp_path / "both.krl", zoe, mina), keys=stay)
+    older = revocations(tmp_path / "older.krl", zoe)
+    fingerprint = subprocess.run(["ssh-keygen", "-l", "-f", public(mina)], capture_output=True, text=True).stdout
+
+    for words in ([], ["--plan"]):
+        refused = person(site, "all", "--revoked", older, *words, keys=stay)
+        assert refused.return_value == 2
+        assert (
+            f"revokes 1 more than this list, which would count again: hash: {fingerprint.split()[1]}" in refused.stderr
+        )
+    assert [counts(site, key) for key in (mina, zoe)] == [False, False]
+
+    again = person(site, "all", "--exactly", "--revoked", older, keys=[public(ana), public(mina)])
+    assert again.return_value == 0
+    assert counts(site, mina)
+    assert (site.root("d-00") / REVOKED).read_bytes() == Path(older).read_bytes()
+
+
 def test_a_revocation_list_that_somebody_has_changed_there_is_not_overwritten(site, person, people, tmp_path):
     ana, mina, zoe = people
     listed = revocations(tmp_path / "one.krl", zoe)

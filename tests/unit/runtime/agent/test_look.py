@@ -4,15 +4,18 @@ import base64
 import contextlib
 import socket
 import threading
+import time
 
 import pytest
 
 from edge.errors import DeployError
-from edge.http.sockets import bind_socket_file
+from edge.http.sockets import bind_socket_file, short_name
 from edge.runtime.agent import look as looking
 from edge.runtime.agent.look import look
 from edge.wire.look import MOST_BYTES, LookRequest
 from tests.support.device_root import DeviceRoot
+
+SOON_S = 8.0
 
 
 class Session:
@@ -86,6 +89,58 @@ def test_one_that_never_ends_is_given_up(session, monkeypatch):
         pytest.raises(DeployError, match="no answer in time"),
     ):
         look(session, LookRequest(stream=""))
+
+
+def given_up(session):
+    """Return why nothing is shown; in a thread of its own, because without a deadline there is no end."""
+    problems = []
+
+    def ask():
+        try:
+            look(session, LookRequest(stream=""))
+        except DeployError as error:
+            problems.append(error.problem)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(SOON_S)
+    return " ".join(problems)
+
+
+def test_one_that_takes_no_connection_is_given_up(session, monkeypatch):
+    monkeypatch.setattr(looking, "_DEADLINE_S", 0.3)
+    path = session.device.layout.http_socket
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(bind_socket_file(path)).listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:  # until no more are let wait
+                waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
+                waiting.setblocking(False)
+                waiting.connect(stack.enter_context(short_name(path)))
+
+        assert "does not show its status page" in given_up(session)
+
+
+def test_one_that_says_a_little_again_and_again_is_given_up(session, monkeypatch):
+    monkeypatch.setattr(looking, "_DEADLINE_S", 0.3)
+    over = threading.Event()
+
+    def dribble(listening):
+        deadline = time.monotonic() + SOON_S
+        with contextlib.suppress(OSError):
+            connection, _ = listening.accept()
+            with connection:
+                while not over.wait(0.05) and time.monotonic() < deadline:
+                    connection.sendall(b"x")
+
+    with bind_socket_file(session.device.layout.http_socket) as listening:
+        dribbling = threading.Thread(target=dribble, args=(listening,))
+        dribbling.start()
+        try:
+            assert "no answer in time" in given_up(session)
+        finally:
+            over.set()
+            dribbling.join(30)
 
 
 def test_one_that_is_not_there_says_what_to_do(session):

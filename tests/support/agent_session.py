@@ -1,0 +1,82 @@
+"""A session of the agent that a test asks function by function: a real device and wire, units in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+
+from edge.bundle.folder import Bundle
+from edge.device.device import Device
+from edge.device.layout import Layout
+from edge.device.lock import state_lock
+from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
+from edge.errors import DeployError
+from edge.runtime.agent.conversation import Conversation
+from edge.runtime.agent.session import Offer, Session
+from edge.transport.frames import Message
+from edge.transport.pipe import PipeChannel
+from tests.support.units import FakeUnits
+
+__all__ = ["AgentSession", "hang_up", "hanging_up", "piped", "receive"]
+
+
+def piped() -> tuple[PipeChannel, PipeChannel]:
+    """Return both ends of a connection: the agent's, and its client's."""
+    to_agent, from_client = os.pipe()
+    to_client, from_agent = os.pipe()
+    return PipeChannel(to_agent, from_agent), PipeChannel(to_client, from_client)
+
+
+def hang_up() -> None:
+    """Do to this process what the end of an ssh session does to its command."""
+    for one in (signal.SIGTERM, signal.SIGHUP):
+        signal.raise_signal(one)
+
+
+@contextlib.contextmanager
+def hanging_up(layout: Layout) -> Iterator[None]:
+    """Hold the state lock of a device whose client's session ends at the moment in which it is taken."""
+    hang_up()
+    with state_lock(layout):
+        yield
+
+
+class AgentSession(Session):
+    """One connection to `device`, whose `client` is the test; `units` tells what was done to them."""
+
+    def __init__(self, device: Device, *, silence_s: float = 30.0) -> None:
+        agent, self.client = piped()
+        self.fakes = FakeUnits(RUNTIME_UNIT, BUILD_UNIT, TRIAL_UNIT)
+        super().__init__(Conversation(agent, silence_s=silence_s), device, self.fakes, origin="test")
+
+    def hold(self) -> AgentSession:
+        """Take the push lock."""
+        self.take_lock("mina", "a test")
+        return self
+
+    def put(self, bundle: Bundle) -> str:
+        """Have this release on offer, as one whose signature was verified; return its name."""
+        self.offer = Offer(
+            manifest=bundle.manifest, content=bundle.manifest_bytes, signature=bundle.signature, signer="ops"
+        )
+        return bundle.manifest.release
+
+    def heard(self) -> list[Message]:
+        """Return what the client was told since it was asked last."""
+        found = []
+        with contextlib.suppress(DeployError):
+            while True:
+                frame = self.client.receive(timeout_s=0)
+                assert isinstance(frame, Message)
+                found.append(frame)
+        return found
+
+
+def receive(device: Device, bundle: Bundle) -> None:
+    """Put the blobs of a release into the device's store."""
+    for one in bundle.manifest.files:
+        device.store.begin(one.sha256, one.length_bytes)
+        device.store.write(one.sha256, 0, bundle.path_of(one).read_bytes())
+        device.store.finish(one.sha256, one.length_bytes)

@@ -1,0 +1,119 @@
+"""What a person asks of a device besides a push: only with the lock, only what may be chosen, and to its end."""
+
+import pytest
+
+from edge.device.device import Device
+from edge.device.state import Phase
+from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT
+from edge.errors import DeployError
+from edge.runtime.agent.change import confirm, gc, rollback
+from edge.wire.ending import Nothing
+from edge.wire.release import ConfirmRequest, RollbackRequest
+from tests.support.agent_session import AgentSession, hanging_up
+from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
+
+RESTARTED = [("reset-failed", RUNTIME_UNIT), ("restart", RUNTIME_UNIT)]
+
+
+@pytest.fixture
+def device(tmp_path):
+    return make_device(tmp_path)
+
+
+@pytest.fixture
+def session(device):
+    return AgentSession(device).hold()
+
+
+def error_of(function, *arguments):
+    with pytest.raises(DeployError) as caught:
+        function(*arguments)
+    return caught.value
+
+
+def code_of(function, *arguments):
+    return error_of(function, *arguments).code
+
+
+def test_a_release_that_awaits_a_person_is_confirmed_also_without_its_name(device, session):
+    release = stage(device)
+    attach_engine(device, release)
+    put_on_trial(device, release, confirm=True)
+
+    assert confirm(session, ConfirmRequest()).release == release
+    assert device.state().confirm is False
+
+
+def test_with_nothing_on_trial_there_is_nothing_to_confirm(session):
+    error = error_of(confirm, session, ConfirmRequest())
+    assert (error.code, error.problem) == ("request.not-armed", "no release is on trial")
+    assert "edge-deploy status" in error.hint
+
+
+def test_without_the_lock_nobody_goes_back_or_clears_up(device):
+    serving(device)
+    old = stage(device, sequence=2)
+    unlocked = AgentSession(device)
+
+    assert code_of(rollback, unlocked, RollbackRequest()) == "request.order"
+    assert code_of(gc, unlocked, Nothing()) == "request.order"
+    assert old in device.releases.names()
+
+
+def test_clearing_up_removes_what_nobody_needs_and_says_so(device, session):
+    serves, staged = serving(device), stage(device, sequence=2)
+
+    assert gc(session, Nothing()).releases == (staged,)
+    assert device.releases.names() == [serves]
+
+
+def test_the_way_back_is_gone_to_its_end_although_the_session_of_the_client_ends(device, endings):
+    old, _ = serving(device, sequence=1), serving(device, sequence=2)
+    session = AgentSession(Device(device.layout, hold=hanging_up)).hold()
+
+    assert rollback(session, RollbackRequest()).release == old
+
+    assert endings == []
+    assert device.releases.current() == old
+    assert session.fakes.calls == RESTARTED
+
+
+def test_with_no_release_before_this_one_a_person_is_told_what_to_name(device, session):
+    serving(device)
+
+    error = error_of(rollback, session, RollbackRequest())
+
+    assert error.code == "request.rollback"
+    assert "--to" in error.hint
+
+
+def test_going_back_by_name_to_one_that_is_kept_is_a_trial(device, session):
+    old, _ = serving(device, sequence=1), serving(device, sequence=2)
+
+    assert rollback(session, RollbackRequest(to=old)).on_trial
+
+    assert (device.state().phase, device.state().target) == (Phase.TRIAL, old)
+    assert session.fakes.calls == [*RESTARTED, ("start", TRIAL_UNIT)]
+
+
+def test_one_that_is_not_kept_cannot_be_gone_back_to_and_what_is_kept_is_listed(device, session):
+    kept = serving(device)
+
+    error = error_of(rollback, session, RollbackRequest(to="0" * 12))
+
+    assert error.code == "request.rollback"
+    assert kept in error.hint
+
+
+def test_one_whose_signature_is_not_of_its_manifest_is_not_gone_back_to(device, session):
+    old, new = serving(device, sequence=1), serving(device, sequence=2)
+    signature = device.layout.release(old) / "manifest.json.sig"
+    signature.unlink()
+    signature.write_bytes(device.releases.signature(new))
+
+    error = error_of(rollback, session, RollbackRequest(to=old))
+
+    assert error.code == "verify.signature.invalid"
+    assert error.problem.startswith(f"release {old}: ")
+    assert device.releases.current() == new
+    assert session.fakes.calls == []

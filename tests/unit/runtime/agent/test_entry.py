@@ -1,0 +1,60 @@
+"""The agent as a command: frames on its stdin and stdout and nothing else there, as the user whose state it is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from edge.runtime.agent.entry import main
+from edge.transport.frames import Message, encode
+from tests.support.second_user import ids, needs_root
+
+REPOSITORY = Path(__file__).parents[4]
+AGENT = """
+import os, sys
+from edge.runtime.agent.entry import main
+print("status", main(["--root", sys.argv[1]], units=object()), "uid", os.geteuid(), file=sys.stderr)
+"""
+CARELESS = """
+import os
+from edge.runtime.agent.entry import own_stdio
+from edge.transport.frames import Message
+channel = own_stdio()
+print("prose", flush=True)
+channel.send(Message("read", {"by others": os.read(0, 100).decode()}))
+"""
+
+
+def run(program, *arguments, stdin=b""):
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run(
+        command, input=stdin, capture_output=True, cwd=REPOSITORY, env=environment, timeout=60, check=True
+    )
+
+
+def test_a_wrong_command_line_is_told_how_it_is_used(capfd):
+    assert main(["--help"]) == 2
+    out, err = capfd.readouterr()
+    assert (out, err.splitlines()[0]) == ("", "usage: edge-runtime agent")
+
+
+def test_a_client_is_greeted_and_its_end_is_that_of_the_agent(root):
+    done = run(AGENT, root.root)
+    assert b'"verb":"hello"' in done.stdout
+    assert done.stderr.startswith(b"status 0")
+
+
+def test_what_others_print_is_no_frame_and_they_read_none():
+    done = run(CARELESS, stdin=b"a frame")
+    assert done.stdout == encode(Message("read", {"by others": ""}))
+    assert done.stderr == b"prose\n"
+
+
+@needs_root
+def test_run_by_root_it_is_the_user_to_whom_the_state_belongs(root):
+    uid, gid = ids()
+    for path in (root.layout.var, root.layout.run):
+        os.chown(path, uid, gid)
+
+    assert run(AGENT, root.root).stderr.split()[-1] == str(uid).encode()

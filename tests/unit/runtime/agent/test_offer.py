@@ -1,0 +1,81 @@
+"""A release is offered: with the lock, as what it is, and only where nothing that can be known stands against it."""
+
+import base64
+import dataclasses
+
+import pytest
+
+from edge.device.facts import gather_facts
+from edge.device.units import TRIAL_UNIT
+from edge.errors import DeployError
+from edge.runtime.agent import offer
+from edge.runtime.agent.offer import bytes_of, plan, put_manifest
+from edge.wire.offering import OfferRequest
+from tests.support.agent_session import AgentSession
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def session(root):
+    return AgentSession(root.device).hold()
+
+
+def offered(bundle):
+    return OfferRequest(
+        manifest=base64.b64encode(bundle.manifest_bytes).decode(),
+        signature=base64.b64encode(bundle.signature).decode(),
+    )
+
+
+def refusal(session, bundle):
+    with pytest.raises(DeployError) as caught:
+        put_manifest(session, offered(bundle))
+    return caught.value.code
+
+
+def test_what_stands_against_a_release_is_told_by_a_plan_and_refuses_its_offer(root, session):
+    bundle = root.bundle()
+    (root.root / "etc/systemd/system" / TRIAL_UNIT).unlink()
+
+    assert [one.code for one in plan(session, offered(bundle)).refusals] == ["preflight.units"]
+    assert refusal(session, bundle) == "preflight.units"
+    assert session.offer is None
+
+
+def test_a_release_against_which_nothing_stands_is_on_offer_from_then_on(root, session):
+    bundle = root.bundle()
+
+    assert put_manifest(session, offered(bundle)).signer == "ops"
+    assert session.offer.manifest.release == bundle.manifest.release
+
+
+def test_without_the_lock_nothing_is_offered(root):
+    unlocked = AgentSession(root.device)
+    assert refusal(unlocked, root.bundle()) == "request.order"
+    assert unlocked.offer is None
+
+
+def test_a_disk_that_is_full_of_what_nobody_needs_is_cleared_up_for_a_release(root, session, monkeypatch):
+    unneeded = root.layout.blob("0" * 64)
+    unneeded.parent.mkdir()
+    with unneeded.open("wb") as file:
+        file.truncate(90 * MIB)
+
+    def on_a_disk_of_100_mib(layout):
+        used = sum(path.stat().st_size for path in layout.store.glob("*/*"))
+        return dataclasses.replace(gather_facts(layout), disk_bytes=100 * MIB, disk_free_bytes=100 * MIB - used)
+
+    monkeypatch.setattr(offer, "gather_facts", on_a_disk_of_100_mib)
+    bundle = root.bundle()
+    assert [one.code for one in plan(session, offered(bundle)).refusals] == ["preflight.space"]
+
+    assert put_manifest(session, offered(bundle)).release == bundle.manifest.release
+    assert not unneeded.exists()
+
+
+def test_what_is_no_base64_is_told_by_its_name():
+    assert bytes_of("AP8=", "the manifest") == b"\x00\xff"
+    with pytest.raises(DeployError, match="the manifest") as caught:
+        bytes_of("no base64!", "the manifest")
+    assert caught.value.code == "request.value"

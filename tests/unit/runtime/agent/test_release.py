@@ -1,0 +1,204 @@
+"""From blobs to a trial: what is left on the device when a blob, a builder, a disk or the client fails on the way."""
+
+import errno
+import threading
+
+import pytest
+
+from edge.device.bad import BadRelease, Verdict, mark_bad, read_bad
+from edge.device.counters import read_counters
+from edge.device.device import Device
+from edge.device.durable import Durable
+from edge.device.files import RealFiles
+from edge.device.state import Phase
+from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
+from edge.errors import DeployError
+from edge.runtime.agent.conversation import ConnectionEnded
+from edge.runtime.agent.release import build, stage, start_trial, switch
+from edge.runtime.build.request import ask
+from edge.wire.release import BuildRequest, StageRequest, SwitchRequest
+from tests.support.agent_session import AgentSession, hanging_up, receive
+from tests.support.faulty_files import FaultyFiles
+from tests.support.wait import wait_until
+from tests.support.workshop import leave_answer, leave_engine, request_of
+
+RESTARTED_AND_ON_TRIAL = [("reset-failed", RUNTIME_UNIT), ("restart", RUNTIME_UNIT), ("start", TRIAL_UNIT)]
+
+
+@pytest.fixture
+def bundle(root):
+    return root.bundle(sequence=7)
+
+
+@pytest.fixture
+def session(root, bundle):
+    """One that holds the lock and has offered a release, all of whose blobs are here."""
+    return holding(root.device, bundle)
+
+
+def holding(device, bundle):
+    session = AgentSession(device).hold()
+    session.put(bundle)
+    receive(device, bundle)
+    return session
+
+
+def staged(session, **more):
+    return stage(session, StageRequest(release=session.offer.manifest.release, **more)).release
+
+
+def builds(session, do):
+    session.fakes.on_start[BUILD_UNIT] = do
+
+
+def makes_an_engine(session):
+    builds(session, lambda: leave_engine(session.device, plan=b"a plan"))
+
+
+def built(session):
+    """A release that could go on trial."""
+    release = staged(session)
+    makes_an_engine(session)
+    build(session, BuildRequest(release=release))
+    session.fakes.calls.clear()
+    return release
+
+
+def refused(function, session, request):
+    with pytest.raises(DeployError) as caught:
+        function(session, request)
+    return caught.value.code
+
+
+def test_a_blob_that_was_damaged_is_taken_out_of_the_store_so_that_it_is_sent_again(session, bundle):
+    damaged = bundle.manifest.files[0]
+    blob = session.device.layout.blob(damaged.sha256)
+    blob.chmod(0o600)
+    blob.write_bytes(b"\0" * damaged.length_bytes)
+
+    assert refused(stage, session, StageRequest(release=bundle.manifest.release)) == "transfer.damaged"
+    assert not session.device.store.has(damaged.sha256)
+    assert session.device.releases.names() == []
+
+
+def test_a_release_of_which_a_blob_is_not_here_is_not_made(session, bundle):
+    session.device.layout.blob(bundle.manifest.files[0].sha256).unlink()
+
+    assert refused(stage, session, StageRequest(release=bundle.manifest.release)) == "transfer.absent"
+    assert session.device.releases.names() == []
+
+
+def test_from_the_staging_on_no_older_release_is_taken(session):
+    staged(session)
+
+    counted = read_counters(session.device.layout, RealFiles())
+    assert (counted.sequences, counted.newest_created_at) == ({"stable": 7}, "2026-11-20T12:00:00Z")
+
+
+@pytest.mark.parametrize("retry_bad", [False, True])
+def test_that_a_release_has_failed_here_is_forgotten_only_on_request(session, bundle, retry_bad):
+    device, release = session.device, bundle.manifest.release
+    mark_bad(device.layout, device.durable, release, BadRelease(verdict=Verdict.BAD, reason="no frames", at="then"))
+
+    staged(session, retry_bad=retry_bad)
+
+    assert (release in read_bad(device.layout, device.durable.files)) is not retry_bad
+
+
+def test_what_an_earlier_push_has_had_built_and_did_not_wait_for_is_not_built_again(session):
+    release = staged(session)
+    ask(session.device, release)
+    key = leave_engine(session.device, plan=b"a plan").inputs.key
+
+    answer = build(session, BuildRequest(release=release))
+
+    assert (answer.skipped, answer.key) == (True, key)
+    assert session.fakes.calls == []
+
+
+def test_a_builder_that_dies_does_not_leave_the_result_of_the_build_before(session):
+    release = staged(session)
+    problem = {"code": "smoke.recall", "problem": "recall 0.4 of at least 0.9"}
+    builds(session, lambda: leave_answer(session.device.layout, request_of(session.device), ok=False, **problem))
+    assert refused(build, session, BuildRequest(release=release)) == "smoke.recall"
+
+    builds(session, lambda: None)
+
+    assert refused(build, session, BuildRequest(release=release)) == "build.died"
+
+
+def test_a_disk_on_which_no_build_can_be_asked_for_has_no_result_of_an_earlier_one(root, session, bundle):
+    release = built(session)
+    result = session.device.layout.build_result
+    assert result.exists()
+    full = FaultyFiles(RealFiles(), at=0, number=errno.ENOSPC, which={"write"})
+    session.device = Device(root.layout, Durable(full))
+    session.device.layout.engine(session.device.releases.engine_key(release)).rename(root.directory / "away")
+
+    assert refused(build, session, BuildRequest(release=release)) == "device.disk.space"
+    assert not result.exists()
+
+
+def test_with_detach_the_client_hears_that_it_may_go_before_the_device_builds_and_switches_alone(session):
+    release = staged(session)
+    told = []
+
+    def build_when_it_is_gone():
+        told.extend(session.heard())
+        session.client.close()
+        wait_until(lambda: session.talk.is_gone, what="the agent sees that its client is gone", timeout_s=5)
+        leave_engine(session.device, plan=b"a plan")
+
+    builds(session, build_when_it_is_gone)
+    build(session, BuildRequest(release=release, detach=True))
+
+    assert [(one.verb, one.values["detached"]) for one in told if one.verb != "progress"] == [("ok", True)]
+    assert session.device.releases.current() == release
+    assert session.fakes.calls == [("start", BUILD_UNIT), *RESTARTED_AND_ON_TRIAL]
+
+
+def test_with_detach_a_client_that_was_gone_before_it_could_hear_so_gets_no_build(session):
+    release = staged(session)
+    makes_an_engine(session)
+    session.client.close()
+
+    with pytest.raises(ConnectionEnded):
+        build(session, BuildRequest(release=release, detach=True))
+    assert session.fakes.calls == []
+
+
+def test_a_switch_arms_then_moves_then_restarts_and_has_the_trial_begun(session):
+    release = built(session)
+
+    switch(session, SwitchRequest(release=release, confirm=True))
+
+    state = session.device.state()
+    assert (state.phase, state.target, state.confirm) == (Phase.TRIAL, release, True)
+    assert session.device.releases.current() == release
+    assert session.fakes.calls == RESTARTED_AND_ON_TRIAL
+
+
+def test_from_before_it_is_armed_a_switch_outlives_the_session_of_its_client(root, session, endings):
+    release = built(session)
+    session.device = Device(root.layout, hold=hanging_up)
+
+    switch(session, SwitchRequest(release=release))
+
+    assert endings == []
+    assert session.fakes.calls == RESTARTED_AND_ON_TRIAL
+
+
+def test_a_client_that_leaves_while_the_service_restarts_takes_no_trial_with_it(session):
+    release = built(session)
+    begun = threading.Event()
+
+    def restart():
+        session.client.close()
+        begun.set()
+        wait_until(lambda: session.talk.is_gone, what="the agent sees that its client is gone", timeout_s=5)
+
+    session.fakes.on_start[RUNTIME_UNIT] = restart
+    start_trial(session, release, confirm=False, offer=session.offer)
+
+    assert begun.is_set()
+    assert session.fakes.calls == RESTARTED_AND_ON_TRIAL

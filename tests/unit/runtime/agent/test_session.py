@@ -1,0 +1,94 @@
+"""What one connection holds: the push lock while it lasts, a release on offer, and its lines in the audit logs."""
+
+import pytest
+
+from edge.device.audit import Kind
+from edge.device.lock import PushLock
+from edge.device.moment import this_moment
+from edge.device.switch import arm
+from edge.errors import DeployError
+from edge.runtime.agent.session import lock
+from edge.wire.sending import LockRequest
+from edge.wire.verbs import GC, STAGE
+from tests.support.agent_session import AgentSession
+from tests.support.device_releases import attach_engine, stage
+
+REQUEST = LockRequest(who="mina", why="a test")
+
+
+@pytest.fixture
+def session(root):
+    return AgentSession(root.device)
+
+
+def holder(session):
+    return PushLock(session.device.layout).holder()
+
+
+def code_of(function, *arguments):
+    with pytest.raises(DeployError) as caught:
+        function(*arguments)
+    return caught.value.code
+
+
+def told(session):
+    return [(line["who"], line["what"], line["result"], line.get("times")) for line in session.device.audit.lines(100)]
+
+
+def test_who_asks_for_the_lock_holds_it_until_the_connection_is_closed(session):
+    lock(session, REQUEST)
+    assert (holder(session)["who"], holder(session)["why"]) == ("mina", "a test")
+
+    session.close()
+    assert holder(session) is None
+
+
+def test_while_a_release_is_on_trial_a_push_is_told_so_and_leaves_the_lock_to_others(session):
+    release = stage(session.device)
+    attach_engine(session.device, release)
+    arm(session.device, release, moment=this_moment())
+
+    assert code_of(lock, session, REQUEST) == "lock.trial"
+    assert holder(session) is None
+    lock(session, LockRequest(who="mina", why="back", in_trial=True))
+    assert holder(session)["why"] == "back"
+
+
+def test_without_the_lock_nothing_that_needs_it_is_done(session):
+    assert code_of(session.check_locked, GC) == "request.order"
+
+
+def test_a_release_that_was_offered_counts_only_with_the_lock(root, session):
+    release = session.put(root.bundle())
+
+    assert code_of(session.offered, STAGE, release) == "request.order"
+    assert session.hold().offered(STAGE, release).manifest.release == release
+
+
+@pytest.mark.parametrize("is_offered", [False, True])
+def test_a_release_that_was_not_offered_is_refused(root, session, is_offered):
+    session.hold()
+    if is_offered:
+        session.put(root.bundle())
+
+    assert code_of(session.offered, STAGE, "0" * 12) == "request.order"
+
+
+def test_what_is_done_is_written_down_at_once_with_who_and_from_where(root, session):
+    release = session.hold().put(root.bundle())
+
+    session.audit("stage", "ok", kind=Kind.CHANGE)
+
+    (line,) = session.device.audit.lines(100)
+    assert (line["who"], line["from"], line["what"]) == ("mina (signed by ops)", "test", "stage")
+    assert (line["release"], line["result"]) == (release, "ok")
+
+
+def test_what_was_only_counted_is_written_at_the_end_of_the_connection(session):
+    session.hold()
+    for _ in range(4):
+        session.audit("lock", "ok", kind=Kind.REQUEST)
+    assert told(session) == [("mina", "lock", "ok", None)]
+
+    session.close()
+    assert told(session) == [("mina", "lock", "ok", None), ("mina", "lock", "ok", 3)]

@@ -48,7 +48,12 @@ def answers(device, *requests, at_close=lambda: None):
     os.close(from_client)
     channel = Channel(to_agent, from_agent)
     channel.at_close = at_close
-    serving.serve(channel, device, FakeUnits(), origin="10.0.0.7")
+    agent = threading.Thread(
+        target=serving.serve, args=(channel, device, FakeUnits()), kwargs={"origin": "10.0.0.7"}, daemon=True
+    )
+    agent.start()
+    agent.join(30)
+    assert not agent.is_alive(), "the client has ended, the agent has not"
     with os.fdopen(to_client, "rb") as heard:
         content = io.BytesIO(heard.read())
     return list(frames(content))[1:]

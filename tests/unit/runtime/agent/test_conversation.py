@@ -114,6 +114,16 @@ def test_a_client_that_ends_during_work_ends_the_connection_before_the_work(talk
     assert talk.is_gone
 
 
+def test_a_client_that_stays_and_says_nothing_during_work_is_given_up(ends):
+    talk, over = Conversation(ends[0], silence_s=0.2), threading.Event()
+    try:
+        with pytest.raises(ConnectionEnded) as caught:
+            doing(talk, lambda: over.wait(LONG_S))
+    finally:
+        over.set()
+    assert caught.value.error.code == "transfer.timeout"
+
+
 def test_a_client_that_is_gone_when_it_is_answered_ends_the_connection(talk, client):
     client.close()
     with pytest.raises(ConnectionEnded, match="ended the connection"):

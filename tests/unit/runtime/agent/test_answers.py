@@ -20,7 +20,7 @@ from edge.wire.release import ReleaseAnswer
 from tests.support.faulty_files import FaultyFiles
 from tests.support.units import FakeUnits
 
-LONG_S = 10.0  # for what never comes
+LONG_S = 30.0  # for what never comes
 LOCK = Message("lock", {"who": "mina", "why": "a test"})
 
 

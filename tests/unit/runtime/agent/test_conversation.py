@@ -14,7 +14,7 @@ from edge.wire.ending import Nothing
 from edge.wire.peer import PROTOCOL
 from tests.support.agent_session import hang_up, piped
 
-LONG_S = 10.0  # for what never comes
+LONG_S = 30.0  # for what never comes
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def client(ends):
 
 @pytest.fixture
 def talk(ends):
-    return Conversation(ends[0], silence_s=2.0)
+    return Conversation(ends[0], silence_s=10.0)
 
 
 class Turns:
@@ -55,7 +55,7 @@ def doing(talk, work):
     return talk.while_doing(work, phase="verify", total_s=None)
 
 
-def heard(client, timeout_s=5.0):
+def heard(client, timeout_s=9.0):
     frame = client.receive(timeout_s=timeout_s)
     return frame.verb, frame.values.get("id"), frame.values.get("code")
 

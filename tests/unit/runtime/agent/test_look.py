@@ -15,7 +15,7 @@ from edge.runtime.agent.look import look
 from edge.wire.look import MOST_BYTES, LookRequest
 from tests.support.device_root import DeviceRoot
 
-SOON_S = 8.0
+SOON_S = 20.0
 
 
 class Session:

@@ -146,7 +146,7 @@ def test_with_detach_the_client_hears_that_it_may_go_before_the_device_builds_an
     def build_when_it_is_gone():
         told.extend(session.heard())
         session.client.close()
-        wait_until(lambda: session.talk.is_gone, what="the agent sees that its client is gone", timeout_s=5)
+        wait_until(lambda: session.talk.is_gone, what="the agent sees that its client is gone")
         leave_engine(session.device, plan=b"a plan")
 
     builds(session, build_when_it_is_gone)
@@ -195,7 +195,7 @@ def test_a_client_that_leaves_while_the_service_restarts_takes_no_trial_with_it(
     def restart():
         session.client.close()
         begun.set()
-        wait_until(lambda: session.talk.is_gone, what="the agent sees that its client is gone", timeout_s=5)
+        wait_until(lambda: session.talk.is_gone, what="the agent sees that its client is gone")
 
     session.fakes.on_start[RUNTIME_UNIT] = restart
     start_trial(session, release, confirm=False, offer=session.offer)

@@ -11,8 +11,8 @@ from edge.wire.status import LogsRequest
 from tests.support.agent_session import AgentSession
 from tests.support.wait import wait_until
 
-FOR_EVER_S = 20  # of a command that nobody ends
-SOON_S = 10.0
+FOR_EVER_S = 40  # of a command that nobody ends
+SOON_S = 30.0
 
 
 @pytest.fixture
@@ -64,4 +64,4 @@ def test_what_would_have_given_it_up_does_not_keep_the_agent_from_its_end(sessio
     journal("echo a line")
 
     assert told(session).lines == ("a line",)
-    wait_until(lambda: not timers(), what="no timer is left", timeout_s=5)
+    wait_until(lambda: not timers(), what="no timer is left")

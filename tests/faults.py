@@ -116,7 +116,7 @@ FAULTS: dict[int, tuple[str, str, str]] = {
         "two hundred kills with EDGE_LONG_TESTS",
     ),
     38: (
-        "The ring of messages is damaged, or has no room",
+        "The ring of messages is damaged, or has no room; the disk does not answer",
         "set aside and declared; without room messages are in memory, which is said",
         "",
     ),

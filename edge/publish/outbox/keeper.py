@@ -15,6 +15,7 @@ from edge.publish.outbox.entry import Entry, late
 from edge.publish.outbox.file import DiskError, SpoolDamagedError
 from edge.publish.outbox.spool import Spool, Written
 from edge.publish.outbox.spooled import SpooledOutbox
+from edge.publish.outbox.stall import StallWatch
 from edge.publish.outbox.standing import Standing, reached_as_json
 
 __all__ = ["Bounds", "Keeper"]
@@ -27,12 +28,15 @@ _GROUP_S = 0.05  # so far apart are two writes, also where events come one by on
 _TIDY_S = 0.25  # rows of what was delivered go in groups
 _REACHED_S = 60.0
 _RETRY_S = 5.0
+_STALL_S = 3.0  # a disk that answers later holds no event back any more
+_CLOSE_S = 5.0
 _LOAD = 128
 _LOOK_AT_BOUNDS_S = 1.0
 # Shares of the bound: what frames leave to events, and what is let go at a time when it is reached.
 _EVENTS_SHARE, _EVICTION_SHARE = 8, 32
 _USEFUL_BYTES = 4 << 20  # a file below this is no room to work in, and nothing to give back
 _ROW_BYTES = 64
+_STALLED = f"the disk has not answered for {_STALL_S:.0f} s"
 
 _log = logging.getLogger(__name__)
 
@@ -85,22 +89,31 @@ class Keeper:
         self.trouble: str | None = None
         self.file_bytes = 0
         self.oldest_s = 0.0
+        self._watch = StallWatch(_STALL_S, self._on_stall)
         self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+        self._watch.start()
 
     def wake(self) -> None:
         """Say that there is something that should not wait."""
         self._wake.set()
 
     def close(self) -> None:
-        """Write what is left, say that this start ended well, and leave the file to the next one."""
+        """Write what is left, say that this start ended well, and leave the file to the next one.
+
+        Where the disk does not answer that is left to the next start, which takes it for a crash.
+        """
         self._is_closing = True
         self._wake.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_CLOSE_S)
+        self._watch.close()
+        if self._thread.is_alive():
+            _log.error("messages are not all on the disk at the end path=%s error=%s", self._path, _STALLED)
+            return
         try:
             self._write(float("inf"), is_ended=True)
         except (DiskError, SpoolDamagedError) as error:
@@ -117,7 +130,10 @@ class Keeper:
 
     def tick(self) -> None:
         """Do what is due. Messages come back also from a disk that takes none."""
-        now_s = self._now_s()
+        with self._watch.watched():
+            self._tick(self._now_s())
+
+    def _tick(self, now_s: float) -> None:
         for part in (self._save, self._bring_back, self._look):
             try:
                 if part == self._bring_back or now_s >= self._retry_s:
@@ -183,7 +199,9 @@ class Keeper:
         gaps = self._outbox.gap_payloads() if self._spool.are_gaps_new else None
         try:
             start = self._standing.start(reached, is_ended=is_ended)
+            self._watch.goes_on()
             self._disk.commit(rows=rows, gone=gone, gaps=gaps, start=start)
+            self._watch.goes_on()
         except BaseException:
             if self._spool.not_written(gone):
                 self._on_more()
@@ -283,6 +301,12 @@ class Keeper:
         return row.start != self._spool.maker.epoch or self._spool.was_sent(row.ticket)
 
     # -- trouble
+
+    def _on_stall(self) -> None:
+        """Called by the watch while the thread that writes is held by the disk."""
+        self._say(_STALLED)
+        if self._spool.not_waited_for():
+            self._on_more()
 
     def _stumble(self, what: str) -> None:
         """Go on in memory, and try again later."""

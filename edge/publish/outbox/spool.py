@@ -210,6 +210,12 @@ class Spool:
             self._has_events = False
             return self._backlog.release(list(self._unwritten))
 
+    def not_waited_for(self) -> bool:
+        """Let events be sent that the disk has not taken yet, as it may still do; return whether there are any."""
+        with self._lock:
+            self.is_usable = False
+            return self._backlog.release([*self._writing, *self._unwritten])
+
     def begin_again(self, entries: Iterable[Entry], found: Iterable[tuple[int, bool]]) -> int:
         """Take note that the file is another one. The outbox holds its lock.
 

@@ -1,0 +1,106 @@
+"""A disk that answers nothing for a while, as worn flash does: a real file system that is frozen under the spool."""
+
+import os
+import subprocess
+import threading
+import time
+
+import pytest
+
+from edge.publish.outbox.keeper import Bounds
+from edge.publish.outbox.opening import SpoolPlace
+from tests.support.event_messages import event
+from tests.support.wait import wait_until
+from tests.support.wire_messages import detections
+
+pytestmark = pytest.mark.integration
+
+
+class FrozenDisk:
+    """An ext4 of its own, on a loop device."""
+
+    def __init__(self, folder):
+        self.folder, self._is_frozen = folder / "disk", False
+        image = folder / "image"
+        self.folder.mkdir()
+        with image.open("wb") as file:
+            file.truncate(32 << 20)
+        for words in (["mkfs.ext4", "-q", image], ["mount", "-o", "loop", image, self.folder]):
+            done = subprocess.run(words, capture_output=True, text=True)
+            if done.returncode != 0:
+                pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+
+    def freeze(self):
+        subprocess.run(["fsfreeze", "--freeze", self.folder], check=True)
+        self._is_frozen = True
+
+    def thaw(self):
+        if self._is_frozen:
+            self._is_frozen = False
+            subprocess.run(["fsfreeze", "--unfreeze", self.folder], check=True)
+
+    def remove(self):
+        self.thaw()
+        subprocess.run(["umount", "-l", self.folder], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("needs root to freeze a disk")
+    made = FrozenDisk(tmp_path)
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def publisher(disk, tmp_path, broker, make_publisher):
+    place = SpoolPlace(disk.folder / "spool.db", Bounds(max_bytes=16 << 20, max_age_s=3600.0, free_bytes=0))
+    made = make_publisher(broker.port, ring_path=tmp_path / "ring", spool=place, max_bytes=200_000)
+    yield made
+    disk.thaw()
+
+
+def seqs(collector, kind):
+    return [one["seq"] for one in collector.payloads(f"/{kind}")]
+
+
+def test_f38_a_disk_that_answers_nothing_holds_no_event_back_and_is_said(publisher, disk, collector, caplog):
+    publisher.publish(event(1))
+    wait_until(lambda: seqs(collector, "events") == [1], what="the first event")
+    disk.freeze()
+
+    publisher.publish(event(2))
+    publisher.publish(detections(1))
+    wait_until(lambda: seqs(collector, "events") == [1, 2], what="the event of a frozen disk", timeout_s=30)
+    wait_until(lambda: seqs(collector, "detections") == [1], what="the frame of a frozen disk")
+    assert "messages are in memory only" in caplog.text
+    assert publisher.counts()["spool_works"] == 0
+    begun_s = time.monotonic()
+    publisher.publish(event(3))
+    wait_until(lambda: seqs(collector, "events") == [1, 2, 3], what="later events wait no more")
+    assert time.monotonic() - begun_s < 1.5
+
+    disk.thaw()
+    wait_until(lambda: publisher.counts()["spool_works"] == 1, what="the disk works again", timeout_s=30)
+    publisher.publish(event(4))
+    wait_until(lambda: seqs(collector, "events") == [1, 2, 3, 4], what="an event that was written first")
+    wait_until(lambda: publisher.counts()["spool_waiting"] == 0, what="nothing is left on the disk")
+
+
+def test_a_stop_does_not_wait_for_a_disk_that_answers_nothing(publisher, disk, collector, caplog):
+    publisher.publish(event(1))
+    wait_until(lambda: seqs(collector, "events") == [1], what="the first event")
+    disk.freeze()
+    publisher.publish(event(2))
+
+    stop = threading.Thread(target=publisher.close, daemon=True)
+    stop.start()
+    stop.join(25)
+    is_closed = not stop.is_alive()
+    said = collector.payloads("gate-01/state")[-1]["state"]
+    disk.thaw()
+
+    assert is_closed
+    assert said == "offline"
+    assert "the disk has not answered" in caplog.text

@@ -52,6 +52,7 @@ class Faults:
             self.camera_has_another_password,
             self.broker_frozen,
             self.broker_restarted,
+            self.broker_killed,
             self.broker_away_while_a_camera_dies,
             self.stream_removed_and_added,
         ]
@@ -108,11 +109,19 @@ class Faults:
         return outage
 
     def broker_restarted(self) -> Outage:
-        """By SIGTERM: one that is killed takes along what it has acknowledged and a subscriber does not have yet."""
         outage = Outage("broker restarted", None, time.monotonic())
-        self._scene.broker.stop()
+        self._scene.stop_broker()
         time.sleep(self._rng.uniform(0.5, 4))
-        self._scene.broker.start()
+        self._scene.start_broker()
+        outage.up = time.monotonic()
+        return outage
+
+    def broker_killed(self) -> Outage:
+        """It takes along what it has acknowledged and a subscriber does not have yet; the scene's record knows what."""
+        outage = Outage("broker killed", None, time.monotonic())
+        self._scene.stop_broker(is_kill=True)
+        time.sleep(self._rng.uniform(0.5, 4))
+        self._scene.start_broker(was_killed=True)
         outage.up = time.monotonic()
         return outage
 
@@ -126,9 +135,9 @@ class Faults:
 
     def broker_away_while_a_camera_dies(self) -> Outage:
         outage = Outage("broker away while a camera dies", None, time.monotonic())
-        self._scene.broker.stop()
+        self._scene.stop_broker()
         self._camera("killed", self._any(), away_s=2.0)
-        self._scene.broker.start()
+        self._scene.start_broker()
         outage.up = time.monotonic()
         return outage
 

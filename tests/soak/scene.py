@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.soak.record import Record
 from tests.soak.watching import Subscriber
 from tests.support.mosquitto import Mosquitto
 from tests.support.rtsp import RtspMount, RtspServer
@@ -56,13 +57,14 @@ class Scene:
             for name in self.names:
                 self.servers[name] = stack.enter_context(RtspServer(self._mounts(name)))
             # What the broker has on its way to the subscriber is not lost with it: no bound, and a session on disk.
-            options = ("max_inflight_messages 0", "max_queued_messages 0", "autosave_interval 5")
+            options = ("max_inflight_messages 0", "max_queued_messages 0", "autosave_interval 1")
             self.broker = Mosquitto(self.folder / "broker", options=options, is_persistent=True, is_verbose=False)
             stack.callback(self.broker.kill)
             self.broker.start()
             self.subscriber = Subscriber(self.broker.port, self.cameras)
             stack.callback(self.subscriber.close)
             self.broker.save()
+            self.record = stack.enter_context(Record(self.broker.port))
             self.write_pipeline()
             self._process = self._start()
             stack.callback(self._kill)
@@ -104,6 +106,14 @@ class Scene:
         path.with_suffix(".new").chmod(0o600)
         path.with_suffix(".new").replace(path)
 
+    def stop_broker(self, *, is_kill: bool = False) -> None:
+        self.broker.kill() if is_kill else self.broker.stop()
+        self.record.leave()
+
+    def start_broker(self, *, was_killed: bool = False) -> None:
+        self.broker.start()
+        self.record.come_back(was_killed=was_killed)
+
     def reload(self, *, without: str | None = None) -> None:
         """Let the service take over its streams anew, all or all but one."""
         self.write_pipeline(without=without)
@@ -135,7 +145,7 @@ class Scene:
             "device": "soak",
             "model": {"onnx": str(self.folder / "reader.onnx")},
             "publish": {"mode": "all"},
-            "mqtt": {"host": "127.0.0.1", "port": self.broker.port, "tls": False},
+            "mqtt": {"host": "127.0.0.1", "port": self.record.port, "tls": False},
             "streams": streams,
         }
         path = self.folder / "pipeline.new"

@@ -26,6 +26,7 @@ class Account:
         recoveries: by kind of outage, from up to the first message that came after it.
         others: how far apart the messages of streams came while something happened to another stream's camera.
         calm: the same while nothing was broken.
+        taken: how many numbers came neither nor were declared, because a broker was killed that had acknowledged them.
         broken: what does not hold and has to on any machine: the promise, whose pictures, what comes back, threads and
             descriptors. Empty when the soak is good.
         late: what does not hold and has to where the machine keeps up: times, and memory in the long run.
@@ -44,6 +45,7 @@ class Account:
     received: int = 0
     duplicates: int = 0
     declared: int = 0
+    taken: int = 0
     broken: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
 
@@ -113,7 +115,7 @@ def _account(scene: Scene, vitals: Vitals, outages: list[Outage], stats: Mapping
         back = _back_at(scene, outage)
         if outage.is_gap and back is not None:
             recoveries[outage.kind].append(back - outage.up)
-    found = scene.subscriber.reading.found
+    found, taken = scene.subscriber.reading.found, scene.record.taken.all()
     account = Account(
         minutes=minutes,
         cameras=len(scene.names),
@@ -128,6 +130,7 @@ def _account(scene: Scene, vitals: Vitals, outages: list[Outage], stats: Mapping
         received=sum(len(numbers) for numbers in found.received.values()),
         duplicates=found.duplicates,
         declared=sum(len(numbers) for numbers in found.declared.values()),
+        taken=sum(len(found.undeclared(one, max(numbers, default=0)) & numbers) for one, numbers in taken.items()),
     )
     account.broken += [*_broken_promises(scene, stats), *_never_back(scene, account), *_grown(account, is_memory=False)]
     account.late += [*_late(scene, account), *_grown(account, is_memory=True)]
@@ -142,7 +145,10 @@ def _broken_promises(scene: Scene, stats: Mapping) -> list[str]:
     published = {(one["id"], max(epochs)): one["inferred"] for one in stats["streams"] if one["inferred"]}
     mqtt = stats["published"]["mqtt"]
     try:
-        subscriber.reading.found.prove(published, most_duplicates=mqtt["largest_window"] * mqtt["connections"])
+        # What is taken back to what was saved a second ago is sent to the subscriber again, too.
+        taken = scene.record.taken.all()
+        most_duplicates = mqtt["largest_window"] * mqtt["connections"] + sum(map(len, taken.values()))
+        subscriber.reading.found.prove(published, most_duplicates=most_duplicates, taken=taken)
     except AssertionError as error:
         broken.append(str(error))
     if not stats["balanced"]:

@@ -10,7 +10,9 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 Account = tuple[str, int]
@@ -34,11 +36,23 @@ class Findings:
         told = min(last, self.open_from.get(account, last + 1) - 1)
         return set(range(1, told + 1)) - self.received[account].keys() - self.declared[account]
 
-    def prove(self, published: Mapping[Account, int], *, most_duplicates: int) -> None:
-        """Fail with all that is broken; `published` is the last number of each account."""
+    def prove(
+        self,
+        published: Mapping[Account, int],
+        *,
+        most_duplicates: int,
+        taken: Mapping[Account, AbstractSet[int]] = MappingProxyType({}),
+    ) -> None:
+        """Fail with all that is broken.
+
+        Args:
+            published: the last number of each account.
+            most_duplicates: how many may have come twice.
+            taken: numbers that a broker had acknowledged before it was killed; they need not have come.
+        """
         broken = list(self.broken)
         for account, last in published.items():
-            if missing := self.undeclared(account, last):
+            if missing := self.undeclared(account, last) - taken.get(account, set()):
                 broken.append(f"{account}: undeclared {sorted(missing)[:20]} of {last}")
             if beyond := [seq for seq in self.received[account] if seq > last]:
                 broken.append(f"{account}: never published {beyond[:20]}")

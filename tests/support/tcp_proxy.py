@@ -45,9 +45,13 @@ class TcpProxy:
         while True:
             try:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
                 return
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:  # there is nobody
+                client.close()
+                continue
             with self._lock:
                 self._open += [client, server]
                 number, self.connections = self.connections, self.connections + 1

@@ -16,6 +16,7 @@ import click
 from edge.cli.border import INTERRUPTED, tell
 from edge.cli.json_log import log_json
 from edge.cli.lazy import verbosity_option
+from edge.cli.memory import limit_arenas
 from edge.cli.options import SECONDS
 from edge.errors import ConfigError
 from edge.runtime.pipeline.report import RunReport
@@ -87,6 +88,7 @@ def run(
     """
     from edge.runtime.serve.serve import Serving, open_serving, serve
 
+    limit_arenas()
     say = tell
     if log_format == "json":
         log_json()

@@ -1,6 +1,7 @@
 """`edge-runtime run` as a user starts it: real clips, GStreamer, engine, broker and subscriber, in its own process."""
 
 import contextlib
+import itertools
 import json
 import signal
 from pathlib import Path
@@ -70,6 +71,34 @@ def test_three_files_at_once_each_frame_once(run, clip, tmp_path):
         [("a", i) for i in range(1, 61)] + [("b", i) for i in range(1, 46)] + [("c", i) for i in range(1, 38)]
     )
     assert {one["state"] for one in stats["streams"]} == {"ended"}
+
+
+def test_its_threads_share_two_arenas_of_memory(run, clip, monkeypatch):
+    """Each thread would have one of its own, and the threads of cameras come and go."""
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+    streams = [{"id": f"s-{i}", "uri": str(clip), "loop": True, "realtime": True} for i in range(4)]
+    process = run.start(run.write(streams), "-v")
+    out = run.folder / "out.jsonl"
+    wait_until(lambda: out.exists() and out.stat().st_size > 100_000, what="all streams run", timeout_s=60)
+
+    arenas = secondary_arenas(process.pid)
+    process.send_signal(signal.SIGTERM)
+    run.finish(process)
+
+    assert arenas <= 1
+
+
+def secondary_arenas(pid):
+    """Count glibc's: each is 64 MiB at a multiple of that, of which the first part is in use."""
+    size, places = 64 << 20, []
+    for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines():
+        place, rights = line.split()[:2]
+        begin, end = (int(one, 16) for one in place.split("-"))
+        places.append((begin, end, rights))
+    return sum(
+        used[0] % size == 0 and used[2] == "rw-p" and (left[1] - used[0], left[2]) == (size, "---p")
+        for used, left in itertools.pairwise(places)
+    )
 
 
 def test_sizes_are_those_of_the_source(run, tmp_path):

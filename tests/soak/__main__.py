@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--dying", action="store_true", help="sixteen cameras, one dying every four seconds")
     parser.add_argument("--seed", type=int, default=12, help="of what is broken by chance")
     parser.add_argument("--out", type=Path, default=PAGE)
+    parser.add_argument("--beside", default="", metavar="TEXT", help="what else runs on the machine, for the page")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the service")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="edge-soak-") as folder:
@@ -42,7 +43,7 @@ def main() -> int:
         if wrong:
             FAILED.parent.mkdir(exist_ok=True)
             shutil.copy(Path(folder) / "told.txt", FAILED)
-    lines = lines_of(account, is_dying=options.dying)
+    lines = lines_of(account, is_dying=options.dying, beside=options.beside)
     if not wrong:
         put(options.out, lines, is_dying=options.dying)
     print("\n".join(lines))

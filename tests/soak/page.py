@@ -34,16 +34,16 @@ nothing is broken.
 """
 
 
-def lines_of(account: Account, *, is_dying: bool) -> list[str]:
-    """Return one part of the page."""
+def lines_of(account: Account, *, is_dying: bool, beside: str) -> list[str]:
+    """Return one part of the page; `beside` says what else ran on the machine."""
     to_cameras = sum(one["reconnects"] for one in account.stats["streams"])
     to_broker = account.stats["published"]["mqtt"]["connections"]
     today = f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}"
     return [
         PARTS[is_dying],
         "",
-        f"edge-deploy {__version__}, {today}. {_machine()} Load average over the run: {account.load:.1f}; other work "
-        "ran beside it.",
+        f"edge-deploy {__version__}, {today}. {_machine()} Load average over the run: {account.load:.1f}"
+        f"{f'; beside it ran {beside}' if beside else ''}.",
         "",
         f"{account.minutes:g} minutes, {account.cameras} cameras of {FPS} frames a second, {len(account.outages)} "
         f"faults, {to_cameras} reconnections to cameras, {to_broker} connections to the broker. {account.received} "
@@ -109,6 +109,8 @@ def _tenths(account: Account) -> list[str]:
 
 
 def _machine() -> str:
-    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    name = names[0].partition(":")[2].strip() if names else platform.processor()
-    return f"{name}, {len(os.sched_getaffinity(0))} cores, {platform.system()} {platform.machine()}."
+    said = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    names = re.findall(r"^model name\s*: (.*)", said, re.M)
+    name = names[0].strip() if names else platform.processor()
+    vnni = " with AVX512-VNNI" if re.search(r"^flags.*\bavx512_vnni\b", said, re.M) else ""
+    return f"{name}{vnni}, {len(os.sched_getaffinity(0))} cores, {platform.system()} {platform.machine()}."

@@ -109,14 +109,15 @@ def test_f40_packets_that_are_lost_on_the_way_cost_the_rest_of_the_group(long_go
     assert_balances(viewer)
 
 
-def test_f40_a_picture_whose_end_is_lost_is_not_taken_for_whole(tmp_path):
+@BOTH
+def test_f40_a_picture_whose_end_is_lost_is_not_taken_for_whole(tmp_path, decoder):
     """Of a picture of several slices the first ones are decoded all the same, without a word of the decoder."""
     clip = write_signed_clip(tmp_path / "a.h264", 5, count=60, gop=10)
     assert slices(clip.read_bytes()) >= 2 * 60
     mount = RtspMount(str(clip), "h264", tears=(4, 20, 37))  # the second one is a key frame
     with RtspServer({"/a": mount}) as server:
         states = []
-        config = StreamConfig(id="east", uri=server.url("/a"), latency_ms=50, decoder="software", stall_s=10)
+        config = StreamConfig(id="east", uri=server.url("/a"), latency_ms=50, decoder=decoder, stall_s=10)
         source = make_source(config, preprocess=CANVAS, base_dir=tmp_path, on_status=states.append)
         source.open()
         pictures = []

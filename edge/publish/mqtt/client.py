@@ -1,57 +1,34 @@
 """One connection to a broker, over paho-mqtt: the only module that knows paho.
 
 paho's own queue, reconnecting and resending are not used: they exceed Receive Maximum, duplicate and grow (paho-mqtt
-2.2, issue #492). A `Connection` lives from one CONNECT to its loss, is driven by the one thread that owns it, and
-reports what happened as values: paho's callbacks only append to a list.
+2.2, issue #492). Nor does it make the PUBLISH packets, or see their PUBACK (docs/adr/0034). A `Connection` lives from
+one CONNECT to its loss, is driven by the one thread that owns it, and reports what happened as values: paho's callbacks
+only append to a list.
 """
 
 from __future__ import annotations
 
 import select
-import socket
-import ssl
 import time
 from typing import Any
 
 from edge.deadline import Deadline
 from edge.errors import MissingDependencyError
-from edge.publish.mqtt.connection import (
-    Acknowledged,
-    Event,
-    Limits,
-    PackedProperties,
-    Received,
-    Subscribed,
-    Waker,
-    Will,
-)
+from edge.publish.mqtt.connection import Acknowledged, Event, Limits, Received, Subscribed, Waker, Will
 from edge.publish.mqtt.endpoint import Endpoint
+from edge.publish.mqtt.packets import LARGEST_ID, acknowledged_from, packed_properties, publish_packet
+from edge.publish.mqtt.stream import PacketStream, Streams
 from edge.publish.mqtt.trouble import BrokerError, Trouble, trouble_from_error, trouble_from_reason
-from edge.publish.mqtt.window import LARGEST
 
 __all__ = ["Connection", "connect"]
 
-# A peer that vanished without a word is noticed when sent data stays unacknowledged for so long.
-_TCP_USER_TIMEOUT_MS = 15_000
 # The broker keeps our session so long after a loss; without it, it would not delay the Will either.
 _SESSION_EXPIRY_S = 15
 _FAILURE = 0x80
 _KEEP_ALIVE = 0x8D
-_PACKET_TOO_LARGE = 0x95
 _CHECK_S = 0.25
-
-
-class _TlsWrapper:
-    """An SSL context that remembers the socket it made: paho leaves it open when the handshake fails."""
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self._context = context
-        self.check_hostname = context.check_hostname
-        self.wrapped: ssl.SSLSocket | None = None
-
-    def wrap_socket(self, plain: socket.socket, **options: Any) -> ssl.SSLSocket:
-        self.wrapped = self._context.wrap_socket(plain, **options)
-        return self.wrapped
+# Messages come several at a time, and so do their acknowledgements: whoever is woken by the first waits for the others.
+_GATHER_S = 0.002
 
 
 class Connection:
@@ -65,7 +42,9 @@ class Connection:
         self._trouble: BrokerError | None = None
         self._is_accepted = False
         self._next_check_s = 0.0
-        self._tls = None if endpoint.tls is None else _TlsWrapper(endpoint.tls)
+        self._latest_id = 0
+        self._unanswered: set[int] = set()
+        self._streams = Streams(endpoint.tls)
         self._paho = _import_paho()
         self._client = self._make_client()
         if will is not None:
@@ -73,21 +52,26 @@ class Connection:
                 will.topic, will.payload, will.qos, will.is_retained, properties=self._will_properties(will)
             )
 
-    def poll(self, timeout_s: float, waker: Waker | None = None) -> list[Event]:
+    def poll(self, timeout_s: float, waker: Waker | None = None, *, is_hurried: bool = False) -> list[Event]:
         """Drive the connection and return what has happened; waits until something has, or the waker was called.
 
+        Unless it `is_hurried`, acknowledgements of what is sent now are waited for a moment, to be read together.
+
         Raises:
-            BrokerError: when the connection is lost.
+            BrokerError: when the connection is lost, and all that came before has been returned.
         """
-        if self._is_readable(timeout_s, waker):
-            self._client.loop_read()
-        if self._client.want_write():
-            self._client.loop_write()
-        now_s = time.monotonic()
-        if now_s >= self._next_check_s:  # keep alive: no need to look at it for every message
-            self._next_check_s = now_s + _CHECK_S
-            self._client.loop_misc()
-        return self._take_events()
+        if self._flush() and timeout_s > 0 and not is_hurried:
+            time.sleep(_GATHER_S)
+        self._drive(timeout_s, waker)
+        if not self._events:
+            self._raise_loss()
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing more can be sent: `poll` returns what came before, and raises then."""
+        return self._trouble is not None or self._client.socket() is None
 
     def publish(
         self,
@@ -98,22 +82,22 @@ class Connection:
         expiry_s: int | None = None,
         user_properties: tuple[tuple[str, str], ...] = (),
     ) -> int:
-        """Send with QoS 1 (0 where the broker has no other) and return the packet id; properties need MQTT v5.
+        """Have the next `poll` send this, QoS 1 (0 where the broker has no other), and return the packet id.
 
-        Raises:
-            BrokerError: when the connection is lost.
+        Properties need MQTT v5. Not for a connection that subscribes: those ids are paho's.
         """
-        packed = PackedProperties(expiry_s, user_properties) if self.version == 5 else None
-        sent = self._client.publish(
-            topic,
-            payload,
-            qos=min(1, self.limits.maximum_qos),
-            retain=is_retained and self.limits.can_retain,
-            properties=packed,
+        packet_id = self._next_id()
+        self._stream.queue(
+            publish_packet(
+                topic,
+                payload,
+                packet_id=packet_id if self.limits.maximum_qos else None,
+                is_retained=is_retained and self.limits.can_retain,
+                properties=packed_properties(expiry_s, user_properties) if self.version == 5 else b"",
+            )
         )
-        if sent.rc != 0:
-            raise self._trouble or BrokerError(Trouble.LOST, "connection lost while sending")
-        return int(sent.mid)
+        self._unanswered.add(packet_id)
+        return packet_id
 
     def subscribe(self, topic_filters: tuple[str, ...]) -> None:
         """Ask for the messages of these filters, QoS 1; `Subscribed` tells how it went."""
@@ -126,9 +110,8 @@ class Connection:
 
     def abandon(self) -> None:
         """Close the socket without a word."""
-        held = self._client.socket() or (None if self._tls is None else self._tls.wrapped)
-        if held is not None:
-            held.close()
+        if self._streams.latest is not None:
+            self._streams.latest.close()
 
     def open(self) -> None:
         """Connect and wait for the broker's answer.
@@ -146,7 +129,8 @@ class Connection:
             while not self._is_accepted:
                 if deadline.is_over:
                     raise BrokerError(Trouble.UNANSWERED, "the broker does not answer a CONNECT")
-                self.poll(0.1)
+                self._drive(0.1)
+                self._raise_loss()
         except OSError as error:
             self.abandon()
             raise trouble_from_error(error, self._endpoint) from error
@@ -162,29 +146,77 @@ class Connection:
             options |= {"clean_start": False, "properties": properties}
         self._client.connect(self._endpoint.host, self._endpoint.port, **options)
 
+    def _drive(self, timeout_s: float, waker: Waker | None = None) -> None:
+        if self._is_readable(0.0 if self._events else timeout_s, waker):
+            self._read()
+        now_s = time.monotonic()
+        if now_s >= self._next_check_s:  # keep alive: no need to look at it for every message
+            self._next_check_s = now_s + _CHECK_S
+            self._client.loop_misc()
+
+    @property
+    def _stream(self) -> PacketStream:
+        stream = self._streams.latest
+        assert stream is not None  # a connection is handed out open
+        return stream
+
+    def _next_id(self) -> int:
+        while True:
+            self._latest_id = self._latest_id % LARGEST_ID + 1
+            if self._latest_id not in self._unanswered:
+                return self._latest_id
+
+    def _flush(self) -> bool:
+        """Send what was published, in one piece; return whether there was something."""
+        if not self._stream.has_unsent or self.is_lost:
+            return False
+        try:
+            is_all_sent = self._stream.flush()
+        except OSError as error:
+            raise self._trouble or BrokerError(Trouble.LOST, "connection lost while sending") from error
+        if is_all_sent and not self.limits.maximum_qos:
+            self._events += [Acknowledged(packet_id, 0) for packet_id in sorted(self._unanswered)]
+            self._unanswered.clear()
+        return True
+
     def _is_readable(self, timeout_s: float, waker: Waker | None) -> bool:
         """Wait, and return whether there may be something to read."""
-        held = self._client.socket()
-        if held is None:
+        if self._client.socket() is None:
             return False
-        if self._tls is not None and held.pending() > 0:
+        stream = self._stream
+        if stream.has_pending:
             return True
         poller = select.poll()
-        poller.register(held, select.POLLIN | (select.POLLOUT if self._client.want_write() else 0))
+        poller.register(stream, select.POLLIN | (select.POLLOUT if stream.has_unsent else 0))
         if waker is not None:
             poller.register(waker, select.POLLIN)
         ready = dict(poller.poll(timeout_s * 1000))
         if waker is not None and waker.fileno() in ready:
             waker.clear()
-        return bool(ready.get(held.fileno(), 0) & ~select.POLLOUT)
+            time.sleep(_GATHER_S)
+            return True
+        return bool(ready.get(stream.fileno(), 0) & ~select.POLLOUT)
 
-    def _take_events(self) -> list[Event]:
+    def _read(self) -> None:
+        """Take what has come: acknowledgements ourselves, all else is paho's."""
+        stream, is_v5 = self._stream, self.version == 5
+        stream.receive()
+        while (packet := stream.next_packet()) is not None:
+            told = acknowledged_from(packet, is_v5=is_v5)
+            if told is None:
+                stream.hand_over(packet)
+                self._client.loop_read()
+            elif told.packet_id in self._unanswered:
+                self._unanswered.remove(told.packet_id)
+                self._events.append(told)
+        if stream.is_over:
+            self._client.loop_read()
+
+    def _raise_loss(self) -> None:
         if self._trouble is not None:
             raise self._trouble
         if self._client.socket() is None:
             raise self._closed()
-        events, self._events = self._events, []
-        return events
 
     def _closed(self) -> BrokerError:
         if self._is_accepted:
@@ -204,16 +236,11 @@ class Connection:
             reconnect_on_failure=False,
         )
         client.connect_timeout = self._endpoint.connect_timeout_s
-        client.max_inflight_messages_set(2 * LARGEST)
-        client.max_queued_messages_set(2 * LARGEST)  # a tripwire: our own window is at most half of it
-        if self._tls is not None:
-            client.tls_set_context(self._tls)
+        client.tls_set_context(self._streams)
         if self._endpoint.credential is not None:
             client.username_pw_set(self._endpoint.credential.user, self._endpoint.credential.password)
-        client.on_socket_open = _bound_silence
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
-        client.on_publish = self._on_publish
         client.on_subscribe = self._on_subscribe
         client.on_message = self._on_message
         return client
@@ -251,9 +278,6 @@ class Connection:
         elif reason.value == _KEEP_ALIVE:
             self._trouble = BrokerError(Trouble.SILENT, "the broker does not answer any more")
 
-    def _on_publish(self, _client: Any, _data: Any, packet_id: int, reason: Any, _properties: Any) -> None:
-        self._events.append(Acknowledged(packet_id, reason.value))
-
     def _on_subscribe(self, _client: Any, _data: Any, _packet_id: int, reasons: Any, _properties: Any) -> None:
         self._events.append(Subscribed(any(reason.value >= _FAILURE for reason in reasons)))
 
@@ -272,12 +296,6 @@ def connect(endpoint: Endpoint, *, version: int, will: Will | None = None) -> Co
     return connection
 
 
-def _bound_silence(_client: Any, _data: Any, opened: socket.socket) -> None:
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TCP_USER_TIMEOUT_MS)
-    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
 def _import_paho() -> Any:
     try:
         import paho.mqtt
@@ -286,17 +304,4 @@ def _import_paho() -> Any:
         raise MissingDependencyError(
             "MQTT needs paho-mqtt 2.1 or newer, which is not installed", hint="run: pip install 'paho-mqtt>=2.1'"
         ) from error
-    _take_unlisted_reasons(paho.mqtt)
     return paho.mqtt
-
-
-def _take_unlisted_reasons(paho: Any) -> None:
-    """Let a PUBACK say 0x95, packet too large: mosquitto does (`message_size_limit`), and MQTT 5.0 does not list it.
-
-    paho would take it for a broken packet and end the connection, again and again.
-    """
-    known = dict(paho.reasoncodes.ReasonCode.names)
-    known[_PACKET_TOO_LARGE] = {
-        name: [*packets, paho.packettypes.PacketTypes.PUBACK] for name, packets in known[_PACKET_TOO_LARGE].items()
-    }
-    paho.reasoncodes.ReasonCode.names = known

@@ -6,7 +6,7 @@ import contextlib
 import socket
 from dataclasses import dataclass
 
-__all__ = ["Acknowledged", "Event", "Limits", "PackedProperties", "Received", "Subscribed", "Waker", "Will"]
+__all__ = ["Acknowledged", "Event", "Limits", "Received", "Subscribed", "Waker", "Will"]
 
 _FAILURE = 0x80
 
@@ -62,44 +62,6 @@ class Subscribed:
 
 
 Event = Acknowledged | Received | Subscribed
-
-
-_JSON = b"\x01\x01\x03\x00\x10application/json"  # payload format: text; content type
-
-
-class PackedProperties:
-    """The MQTT v5 properties of a JSON message, packed by us: paho's own object takes longer than all the rest.
-
-    Source: MQTT 5.0, 2.2.2.2 and 3.3.2.3.
-    """
-
-    def __init__(self, expiry_s: int | None = None, user: tuple[tuple[str, str], ...] = ()) -> None:
-        self._expiry_s = expiry_s
-        self._user = user
-
-    def pack(self) -> bytes:
-        """Return length and properties; paho asks for it."""
-        packed = _JSON
-        if self._expiry_s is not None:
-            packed += b"\x02" + self._expiry_s.to_bytes(4, "big")
-        for key, value in self._user:
-            packed += b"\x26" + _packed_text(key) + _packed_text(value)
-        return _packed_length(len(packed)) + packed
-
-
-def _packed_text(text: str) -> bytes:
-    encoded = text.encode()
-    return len(encoded).to_bytes(2, "big") + encoded
-
-
-def _packed_length(length: int) -> bytes:
-    """Return a variable byte integer."""
-    packed = bytearray()
-    while True:
-        length, digit = divmod(length, 128)
-        packed.append(digit | (128 if length else 0))
-        if not length:
-            return bytes(packed)
 
 
 class Waker:

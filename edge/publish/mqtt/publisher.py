@@ -37,8 +37,6 @@ __all__ = ["MqttPublisher"]
 _SESSIONS_PER_EPOCH = 1_000_000
 _IDLE_POLL_S = 1.0
 _FAREWELL_S = 1.0
-# After sending, the thread looks by itself for so long before it lets others pay for waking it.
-_LINGER_S = 0.005
 # What has waited longer goes to the topic of late messages, behind those of now.
 LIVE_S = 2.0
 
@@ -116,7 +114,6 @@ class MqttPublisher:
         self._closing = threading.Event()
         self._nudge = threading.Event()
         self._deadline_s = float("inf")
-        self._awake_until_s = 0.0
         self._warn_of_plain_password(credential)
         self._outbox.put(entry_from_message(info))
         self._thread = threading.Thread(target=self._run, name="mqtt-publisher", daemon=True)
@@ -190,6 +187,7 @@ class MqttPublisher:
 
     def _wake(self) -> None:
         if self._is_asleep:
+            self._is_asleep = False  # the others of a batch need not
             self._waker.wake()
 
     def _patience_s(self) -> float:
@@ -289,15 +287,10 @@ class MqttPublisher:
             raise
 
     def _step(self, session: Session, *, timeout_s: float = _IDLE_POLL_S) -> None:
-        linger_s = self._awake_until_s - time.monotonic()
-        if linger_s <= 0:
-            # The flag is raised before the last look at the outbox: whoever puts later sees it and wakes us.
-            self._is_asleep = session.is_ready
-        wait_s = timeout_s if linger_s <= 0 else min(linger_s, timeout_s)
-        has_sent = session.step(0 if session.has_work else wait_s, self._waker)
+        # The flag is raised before the last look at the outbox: whoever puts later sees it and wakes us.
+        self._is_asleep = session.is_ready
+        session.step(0 if session.has_work else timeout_s, self._waker)
         self._is_asleep = False
-        if has_sent:
-            self._awake_until_s = time.monotonic() + _LINGER_S
 
     def _look_at_lag(self, lag: Lag, session: Session) -> None:
         self._largest_window = max(self._largest_window, session.window.largest)

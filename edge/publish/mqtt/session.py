@@ -94,11 +94,13 @@ class Session:
         Raises:
             BrokerError: when the connection is lost or nothing is acknowledged any more.
         """
-        for event in self._connection.poll(min(timeout_s, self._patience_s()), waker):
+        # What waits for room in the window waits for acknowledgements: each makes room.
+        is_hurried = self._outbox.has_more()
+        for event in self._connection.poll(min(timeout_s, self._patience_s()), waker, is_hurried=is_hurried):
             if isinstance(event, Acknowledged):
                 self._settle(event)
         self._check_silence()
-        return self._send()
+        return not self._connection.is_lost and self._send()
 
     def lost(self, kind: Trouble) -> None:
         """Return all that is not acknowledged to the outbox, less what makes this broker close connections."""

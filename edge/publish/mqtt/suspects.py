@@ -26,7 +26,7 @@ class Suspects:
 
     def __init__(self, *, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._head: Entry | Number | None = None
+        self._head: Entry | Number | str | None = None
         self._losses = 0
         self._careful = 0
         self._largest_taken_bytes = 0
@@ -60,7 +60,7 @@ class Suspects:
         if not on_their_way:
             return None, False
         entry, size_bytes = on_their_way[0]
-        key = entry.number or entry
+        key = entry.number or (entry.topic if entry.is_retained else entry)  # a state is another entry each time
         self._losses = self._losses + 1 if key == self._head else 1
         self._head = key
         is_proven = self._losses >= _LOSSES_BEFORE_ALONE and self.is_careful

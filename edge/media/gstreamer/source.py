@@ -23,6 +23,7 @@ __all__ = ["GstSource"]
 
 _BETWEEN = 4  # frames at most: in the queue, in the scaler, in the sink, and one that the decoder is handing over
 _IDLE_LOOKS = 10  # in a row: between two stages of finding out what a file is, nothing runs for a moment either
+_TREMBLE_NS = 1_000_000_000  # by so much a time that is guessed may be ahead of the next one that is known
 _SLICE_NS = 100_000_000  # how long an error may wait for its answer; an end and a close end the wait by themselves
 _LOOP_SLICE_NS = 10_000_000  # the same for the end of a loop's pass, which goes on without a pause
 _LISTEN_EVERY_NS = 500_000_000  # what the bus says while frames come
@@ -74,6 +75,7 @@ class GstSource:
         self._last_number = 0
         self._caps: HeldCaps | None = None
         self._first_pts: int | None = None
+        self._last_pts_ns = -1
 
     @property
     def pipeline(self) -> Any:
@@ -268,11 +270,18 @@ class GstSource:
         return self._last_number
 
     def _times(self, sample: Sample, read_at_ns: int) -> tuple[int, int]:
-        """Return the frame's running time and, of live frames, how long ago that was."""
-        if sample.pts == NO_TIME:
-            return read_at_ns, 0
-        pts_ns = sample.running_time_ns()
-        if pts_ns == NO_TIME or not self._is_live:
+        """Return the frame's running time, later than the one before, and, of live frames, how long ago that was.
+
+        A web camera that sends two pictures in a packet leaves the second one without a time: it gets that of now.
+        Times that begin anew, seconds ago, are taken as they are.
+        """
+        pts_ns = NO_TIME if sample.pts == NO_TIME else sample.running_time_ns()
+        if not self._is_live and pts_ns != NO_TIME:
             return pts_ns, 0
         running_ns = self._clock.at_ns(read_at_ns)
+        if pts_ns == NO_TIME:
+            pts_ns = self._last_pts_ns if running_ns is None else running_ns
+        if 0 <= self._last_pts_ns - pts_ns < _TREMBLE_NS:
+            pts_ns = self._last_pts_ns + 1
+        self._last_pts_ns = pts_ns
         return pts_ns, 0 if running_ns is None else max(0, running_ns - pts_ns)

@@ -287,9 +287,9 @@ def test_closed_pipeline_is_freed(tmp_path, uri):
 
 
 class _MjpegCamera(http.server.BaseHTTPRequestHandler):
-    """Sends a picture thirty times a second, in parts, as web cameras do."""
+    """Sends a picture thirty times a second, in parts, as web cameras do; `at_once` of them in one packet."""
 
-    picture = b""
+    picture, at_once = b"", 1
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -297,9 +297,9 @@ class _MjpegCamera(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         pace = threading.Event()
         try:
-            while not pace.wait(1 / 30):
+            while not pace.wait(self.at_once / 30):
                 head = f"--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {len(self.picture)}\r\n\r\n"
-                self.wfile.write(head.encode() + self.picture + b"\r\n")
+                self.wfile.write(self.at_once * (head.encode() + self.picture + b"\r\n"))
         except OSError:
             pass
 
@@ -307,12 +307,14 @@ class _MjpegCamera(http.server.BaseHTTPRequestHandler):
         """Keep quiet."""
 
 
-def test_web_camera_with_mjpeg(tmp_path):
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_web_camera_with_mjpeg(at_once, monkeypatch):
     require_gstreamer("souphttpsrc", "multipartdemux")
     import cv2
 
     from tests.support.clips import numbered
 
+    monkeypatch.setattr(_MjpegCamera, "at_once", at_once)
     _MjpegCamera.picture = cv2.imencode(".jpg", numbered(77, width=320, height=180)[..., ::-1])[1].tobytes()
     web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _MjpegCamera)
     web.daemon_threads = True
@@ -326,6 +328,7 @@ def test_web_camera_with_mjpeg(tmp_path):
             assert viewer.headers[-1].source_size == ImageSize(width=320, height=180)
             times = [header.pts_ns for header in viewer.headers]
             assert times == sorted(set(times))
+            assert times[-1] < 60e9  # seconds of the stream, of which there were few
     finally:
         web.shutdown()
         web.server_close()

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -331,18 +332,18 @@ class MqttPublisher:
         elif not self._is_over:
             self._nudge.clear()
             if not self._closing.is_set():
-                self._await_broker(delay_s, is_away=trouble.kind is Trouble.UNREACHABLE)
+                self._await_broker(delay_s, is_away=trouble.kind is Trouble.UNREACHABLE, has_served=lived_s > 0)
 
-    def _await_broker(self, delay_s: float, *, is_away: bool) -> None:
+    def _await_broker(self, delay_s: float, *, is_away: bool, has_served: bool) -> None:
         """Wait so long, or until a broker that was away is there again."""
         if delay_s <= LOOK_S:
             self._nudge.wait(delay_s)
             return
         until = Deadline.after(delay_s)
-        back = Return(self._endpoint, is_away=is_away)
-        while not until.is_over and not back.has_come():
-            if self._nudge.wait(min(LOOK_S, until.left_s)):
-                return
+        with closing(Return(self._endpoint, is_away=is_away, has_served=has_served)) as back:
+            while not until.is_over and not back.has_come():
+                if self._nudge.wait(min(LOOK_S, until.left_s)):
+                    return
 
     def _adapt(self, kind: Trouble) -> None:
         self._protocol.failed(kind)

@@ -6,6 +6,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,12 +137,13 @@ class Subscriber:
                     say(f"connected to {self._endpoint}")
                 yield from self._poll(self._connection)
             except BrokerError as error:
-                self._connection = None
+                has_served, self._connection = self._connection is not None, None
                 now_s = time.monotonic()
                 delay_s = self._backoff.delay_s(error.kind, lived_s=now_s - since_s, now_s=now_s)
                 say(f"not connected to {self._endpoint}: {error}; next try in {delay_s:.1f} s")
-                back = Return(self._endpoint, is_away=error.kind is Trouble.UNREACHABLE)
-                yield from _pause(delay_s, back)
+                is_away = error.kind is Trouble.UNREACHABLE
+                with closing(Return(self._endpoint, is_away=is_away, has_served=has_served)) as back:
+                    yield from _pause(delay_s, back)
 
     def close(self) -> None:
         """Disconnect."""

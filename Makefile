@@ -18,7 +18,7 @@ demo: setup      ## four synthetic cameras -> INT8 YOLO, calibrated and proven -
 test: setup      ## everything that can run on one Linux machine; needs the real parts
 	@bash .ci/setup --require-all
 	@$(MAKE) --no-print-directory check
-	@$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(ARGS)
 
 check: setup     ## ruff format, ruff, mypy --strict, the house test
 	@.venv/bin/ruff format --check edge tests tools

@@ -4,7 +4,9 @@
     images: 3c010204
     /model.0/conv/Conv_output_0: 3eff0ee5
 
-The digits are the bits of a float32, the scale. A name may hold colons, spaces and brackets; the last ": " ends it.
+The digits are the bits of a float32, the scale; TensorRT writes 0 for zero, and eight for all others that it finds. A
+name may hold colons, spaces and brackets; the last ": " ends it, and a line end every line, so that a file that was cut
+is told from a whole one.
 TensorRT throws a cache away, and then calibrates without data or fails, when its header names another major version or
 another calibrator than the one in use; so both are stated when one is written.
 """
@@ -23,6 +25,7 @@ from edge.errors import CalibrationError
 __all__ = ["CalibrationCache", "cache_text", "parse_cache", "read_cache", "version_from_number", "version_to_number"]
 
 _HEADER = re.compile(r"TRT-(\d+)-([A-Za-z]\w*)")
+_DIGITS = re.compile(r"0|[0-9a-fA-F]{8}")
 _FIRST_OF_FIVE_DIGITS = 100_000  # TensorRT 10.0.0; since then a major version is worth 10000, before 1000
 
 
@@ -52,6 +55,7 @@ def parse_cache(text: str, where: str) -> CalibrationCache:
     """
     header, *lines = text.split("\n")
     tensorrt, calibrator = _parsed_header(header.rstrip("\r"), where)
+    _require_line_end(text, where)
     scales: dict[str, Scale] = {}
     first_in: dict[str, int] = {}
     for number, line in enumerate(lines, start=2):
@@ -118,11 +122,20 @@ def _parsed_header(line: str, where: str) -> tuple[str, str]:
     return version, found.group(2)
 
 
+def _require_line_end(text: str, where: str) -> None:
+    *lines, rest = text.split("\n")
+    if rest:
+        raise CalibrationError(
+            f"{where}:{len(lines) + 1}: expected a line end behind {rest[-60:]!r}, the file ends there",
+            hint="it was cut short: copy or make it again; if it is as long as the original, end its last line",
+        )
+
+
 def _parsed_line(line: str, where: str) -> tuple[str, Scale]:
     name, separator, digits = line.rpartition(": ")
-    if not name or not separator or re.fullmatch(r"[0-9a-fA-F]{1,8}", digits) is None:
+    if not name or not separator or _DIGITS.fullmatch(digits) is None:
         raise CalibrationError(
-            f"{where}: expected NAME: and 8 hexadecimal digits, got {line[-60:]!r}",
+            f"{where}: expected NAME: and 8 hexadecimal digits or 0, got {line[-60:]!r}",
             hint="the file is damaged or was cut; copy or make it again",
         )
-    return name, Scale(digits.lower().zfill(8))  # some writers leave out leading zeros
+    return name, Scale(digits.lower().zfill(8))

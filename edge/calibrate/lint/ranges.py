@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from edge.calibrate.lint.finding import Finding, Severity, named
-from edge.calibrate.table import CalibrationTable
+from edge.calibrate.table import CalibrationTable, TensorRange
 
 __all__ = ["lint_ranges"]
 
 _LARGEST_FLOAT16 = 65504.0
+_SMALLEST_FLOAT16 = 2.0**-24  # TensorRT's calibrators write 2^-23 for what was always zero
 _FEW = 8  # tensors: below, equal ranges say nothing
 _EQUAL_SHARE = 0.6
 
@@ -19,6 +20,7 @@ _EQUAL_SHARE = 0.6
 def lint_ranges(table: CalibrationTable) -> Iterator[Finding]:
     """Yield what is wrong with the ranges themselves."""
     yield from _unusable(table)
+    yield from _tiny(table)
     yield from _placeholders(table)
     yield from _means(table)
     large = [name for name, tensor in table.tensors.items() if _LARGEST_FLOAT16 < tensor.amax < math.inf]
@@ -50,6 +52,25 @@ def _unusable(table: CalibrationTable) -> Iterator[Finding]:
             fix=fix,
             tensors=tuple(names),
         )
+
+
+def _tiny(table: CalibrationTable) -> Iterator[Finding]:
+    tiny = {name: tensor.amax for name, tensor in table.tensors.items() if _is_tiny(tensor)}
+    if tiny:
+        smallest = min(tiny.values())
+        yield Finding(
+            severity=Severity.ERROR,
+            code="tiny-scale",
+            problem=f"{named(list(tiny))}: range {smallest:.3g} is less than the smallest float16, "
+            f"{_SMALLEST_FLOAT16:.3g}; no activation is that small, and every larger value would be clipped to it",
+            fix="digits were lost on the way, or the tensor was zero: copy or calibrate again, or remove it from the "
+            "table, which keeps it in float",
+            tensors=tuple(tiny),
+        )
+
+
+def _is_tiny(tensor: TensorRange) -> bool:
+    return tensor.is_usable and tensor.amax < _SMALLEST_FLOAT16
 
 
 def _means(table: CalibrationTable) -> Iterator[Finding]:

@@ -108,7 +108,9 @@ def test_ranges_take_no_options_of_a_cache(tmp_path, options):
     assert not (tmp_path / "r.json").exists()
 
 
-@pytest.mark.parametrize("text", ["", "hello\n", "TRT-8601-EntropyCalibration2\n", SAMPLES["ten"][:-3] + "zz\n"])
+@pytest.mark.parametrize(
+    "text", ["", "hello\n", "TRT-8601-EntropyCalibration2\n", SAMPLES["ten"][:-3] + "zz\n", SAMPLES["ten"][:-5]]
+)
 def test_a_bad_cache_leaves_the_old_table_as_it_was(tmp_path, text):
     path = imported(tmp_path, SAMPLES["ten"])
     before = path.read_bytes()
@@ -133,8 +135,8 @@ def test_lint_exits_with_4_where_there_is_an_error(tmp_path):
     shown = json.loads(table("lint", path, "--json", expected=4).stdout)
 
     codes = {finding["code"] for finding in shown["findings"] if finding["severity"] == "error"}
-    assert codes == {"zero-scale", "infinite-scale", "nan-scale", "negative-scale"}
-    assert shown["errors"] == 4
+    assert codes == {"zero-scale", "infinite-scale", "nan-scale", "negative-scale", "tiny-scale"}
+    assert shown["errors"] == 5
     assert 'error: zero-scale: "images": the scale is 0' in table("lint", path, expected=4).stdout
 
 

@@ -98,10 +98,14 @@ def test_what_has_no_header_is_no_cache(header):
 
 
 @pytest.mark.parametrize(
-    "line", ["images", "images: ", "images: xyz", "images:3c010204", ": 3c010204", "a: 3c0102040", "a: -1"]
+    "line",
+    [
+        *("images", "images: ", "images: xyz", "images:3c010204", ": 3c010204", "a: 3c0102040", "a: -1"),
+        *("a: 3fef", "a: 3", "a: 3c01020", "a: 00", "a: 1f"),
+    ],
 )
 def test_a_damaged_line_is_named(line):
-    with pytest.raises(CalibrationError, match=r"^c:3: expected NAME: and 8 hexadecimal digits"):
+    with pytest.raises(CalibrationError, match=r"^c:3: expected NAME: and 8 hexadecimal digits or 0, got"):
         parse_cache(f"{HEADER}ok: 3c010204\n{line}\n", "c")
 
 
@@ -115,11 +119,26 @@ def test_a_header_alone_is_refused():
         parse_cache(HEADER, "c")
 
 
-def test_windows_line_ends_upper_case_and_short_digits_are_read():
-    cache = parse_cache("TRT-8600-EntropyCalibration2\r\na: 3C010204\r\nb: 1f\r\n", "c")
+def test_windows_line_ends_upper_case_and_tensorrts_zero_are_read():
+    cache = parse_cache("TRT-8600-EntropyCalibration2\r\na: 3C010204\r\nb: 0\r\n", "c")
 
-    assert {name: scale.hex for name, scale in cache.scales.items()} == {"a": "3c010204", "b": "0000001f"}
+    assert {name: scale.hex for name, scale in cache.scales.items()} == {"a": "3c010204", "b": "00000000"}
     assert cache.calibrator == "EntropyCalibration2"
+
+
+@pytest.mark.parametrize("kept", [*range(len("b: 3fef468d\n")), -1, -2])
+def test_a_cache_cut_within_its_last_line_is_refused(kept):
+    whole, last = f"{HEADER}a: 3c010204\n", "b: 3fef468d\n"
+    if kept == 0:
+        assert list(parse_cache(whole, "c").scales) == ["a"]  # nothing in the file tells; lint knows by the model
+        return
+    with pytest.raises(CalibrationError, match=r"^c:3: expected a line end behind '.*', the file ends there; .*cut"):
+        parse_cache(whole + last[:kept], "c")
+
+
+def test_a_header_without_a_line_end_is_refused():
+    with pytest.raises(CalibrationError, match=r"^c:1: expected a line end behind 'TRT-100300-EntropyCalibration2'"):
+        parse_cache(HEADER.rstrip(), "c")
 
 
 def test_binary_data_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 """Each complaint from the table that causes it, and none from a good one."""
 
 import math
+import struct
 
 import msgspec
 import pytest
@@ -66,6 +67,32 @@ def test_ranges_that_cannot_be_used_are_errors(good, facts, amax, code):
     assert found.tensors == ("Conv_0",)
     assert '"Conv_0"' in found.problem
     assert found.fix
+
+
+@pytest.mark.parametrize(
+    "amax",
+    [
+        math.nextafter(2**-24, 0),
+        struct.unpack(">f", bytes.fromhex("00003fef"))[0] * 127,  # what "3fef", cut from "3fef468d", was taken for
+        2**-149 * 127,  # the smallest scale that float32 has
+        math.nextafter(2**-126, 0) * 127,  # the largest denormal one
+    ],
+)
+def test_a_range_that_no_activation_has_is_an_error(good, facts, amax):
+    for model in (facts, None):
+        found = complaints(with_ranges(good, Conv_0=amax), model)["tiny-scale"]
+
+        assert found.severity is Severity.ERROR
+        assert found.tensors == ("Conv_0",)
+        assert f"range {amax:.3g}" in found.problem
+
+
+def test_the_smallest_ranges_that_calibrators_write_are_no_error(good, facts):
+    tensorrts = struct.unpack(">f", bytes.fromhex("30810204"))[0] * 127  # in real caches: 2^-23, of dead tensors
+
+    assert tensorrts == pytest.approx(2**-23)
+    assert not complaints(with_ranges(good, Conv_0=tensorrts), facts)
+    assert not complaints(with_ranges(good, Conv_0=2**-24), facts)
 
 
 @pytest.mark.parametrize("mean", [math.nan, math.inf, -math.inf])

@@ -20,13 +20,15 @@ def assign(weight: NDArray[np.floating], *, minimum: float) -> list[tuple[int, i
         weight: (R, C); pairs at or below `minimum` are never made.
         minimum: least weight of a pair.
     """
-    rows, columns = np.nonzero(weight > minimum)
-    if not len(rows):
+    flat = weight.ravel()
+    found = (flat > minimum).nonzero()[0]
+    if not len(found):
         return []
-    gains: list[float] = (weight[rows, columns] - minimum).tolist()
+    gains: list[float] = (flat.take(found) - minimum).tolist()
     edges: dict[int, list[Edge]] = {}
     rivals: dict[int, int] = {}
-    for row, column, gain in zip(rows.tolist(), columns.tolist(), gains, strict=True):
+    for index, gain in zip(found.tolist(), gains, strict=True):
+        row, column = divmod(index, weight.shape[1])
         edges.setdefault(row, []).append((column, gain))
         rivals[column] = rivals.get(column, 0) + 1
     # Most objects are alone: they have one candidate, which is nobody else's.

@@ -54,9 +54,9 @@ class ByteTracker:
             self._correct(detections, track_of)
         # What was seen once and not again was nothing.
         is_gone = (self._track_id == 0) & (self._seen_ns < time_ns)
-        if is_gone.any():
+        if np.count_nonzero(is_gone):
             self._drop(is_gone, track_of)
-        fresh = np.flatnonzero(is_sure & (track_of < 0))
+        fresh = (is_sure & (track_of < 0)).nonzero()[0]
         if len(fresh):
             self._begin(detections, fresh)
         return self._tracks(detections, track_of, gone)
@@ -89,47 +89,51 @@ class ByteTracker:
         """Fill in `track_of`: the row of the object that each detection shows, -1 where there is none."""
         weight = iou_matrix(self._motion.xyxy(), detections.xyxy)
         is_other = self._class_id[:, None] != detections.class_id
-        if is_other.any():
-            weight[is_other] *= _OTHER_CLASS
+        np.multiply(weight, _OTHER_CLASS, out=weight, where=is_other)
         is_known = self._track_id > 0
         is_left = np.ones(len(is_known), np.bool_)
 
         def pair(rows: NDArray[np.bool_], columns: NDArray[np.bool_], minimum: float) -> None:
-            row, column = np.flatnonzero(rows & is_left), np.flatnonzero(columns)
-            for i, j in assign(weight[row[:, None], column], minimum=minimum):
-                track_of[column[j]] = row[i]
-                is_left[row[i]] = False
+            row, column = (rows & is_left).nonzero()[0], columns.nonzero()[0]
+            is_whole = (len(row), len(column)) == weight.shape
+            pairs = assign(weight if is_whole else weight[row[:, None], column], minimum=minimum)
+            if pairs:
+                of_row, of_column = (np.array(each) for each in zip(*pairs, strict=True))
+                paired = row.take(of_row)
+                track_of[column.take(of_column)] = paired
+                is_left[paired] = False
 
         pair(is_known, is_sure, _MIN_IOU_SURE)
-        if not is_sure.all():
+        if np.count_nonzero(is_sure) < len(is_sure):
             pair(is_known & (self._seen_ns == before_ns), ~is_sure, _MIN_IOU_UNSURE)
-        if not is_known.all():
+        if np.count_nonzero(is_known) < len(is_known):
             pair(~is_known, is_sure & (track_of < 0), _MIN_IOU_FRESH)
 
     def _correct(self, detections: Detections, track_of: NDArray[np.int64]) -> None:
-        found = np.flatnonzero(track_of >= 0)
+        found = (track_of >= 0).nonzero()[0]
         if not len(found):
             return
-        row = track_of[found]
-        self._motion.correct(row, cxcywh_from_xyxy(detections.xyxy[found]))
+        row = track_of.take(found)
+        self._motion.correct(row, cxcywh_from_xyxy(detections.xyxy.take(found, axis=0)))
         self._seen_ns[row] = self._time_ns
-        self._vote(row, detections.class_id[found], detections.score[found])
-        fresh = row[self._track_id[row] == 0]
-        if len(fresh):
+        self._vote(row, detections.class_id.take(found), detections.score.take(found))
+        is_fresh = self._track_id.take(row) == 0
+        if np.count_nonzero(is_fresh):
+            fresh = row[is_fresh]
             self._track_id[fresh] = np.arange(self._numbered + 1, self._numbered + 1 + len(fresh))
             self._numbered += len(fresh)
 
     def _vote(self, row: NDArray[np.int64], class_id: NDArray[np.int32], score: NDArray[np.float32]) -> None:
         """Majority vote with one counter (Boyer and Moore): whoever has more than half of all score wins."""
-        strength = self._strength[row] + np.where(self._class_id[row] == class_id, score, -score)
+        strength = self._strength.take(row) + np.where(self._class_id.take(row) == class_id, score, -score)
         is_over = strength < 0
-        if is_over.any():
+        if np.count_nonzero(is_over):
             self._class_id[row[is_over]] = class_id[is_over]
         self._strength[row] = np.abs(strength)
 
     def _drop(self, gone: NDArray[np.bool_], track_of: NDArray[np.int64] | None = None) -> tuple[int, ...]:
         """Forget the objects in `gone`, return the numbers they had; `track_of` then means the rows that are left."""
-        if not gone.any():
+        if not np.count_nonzero(gone):
             return ()
         kept = ~gone
         numbers = self._track_id[gone]
@@ -152,7 +156,7 @@ class ByteTracker:
             return Tracks(track_id=np.zeros(len(detections), np.int64), class_id=detections.class_id, ended=gone)
         is_followed = track_of >= 0
         return Tracks(
-            track_id=np.where(is_followed, self._track_id[track_of], 0),
-            class_id=np.where(is_followed, self._class_id[track_of], detections.class_id),
+            track_id=np.where(is_followed, self._track_id.take(track_of), 0),
+            class_id=np.where(is_followed, self._class_id.take(track_of), detections.class_id),
             ended=gone,
         )

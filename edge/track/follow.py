@@ -56,16 +56,16 @@ class Follower:
         tracks = self._tracker.update(found, time_ns=header.pts_ns)
         if tracks.ended:
             events += self._watch.end(tracks.ended, EndReason.LOST)
-        index = np.flatnonzero(tracks.track_id)
+        index = tracks.track_id.nonzero()[0]
         if len(index):
-            xyxy = found.xyxy[index]
+            xyxy = found.xyxy.take(index, axis=0)
             size = header.source_size
             seen = Seen(
                 header=header,
-                track_id=tracks.track_id[index].tolist(),
-                class_id=tracks.class_id[index],
+                track_id=tracks.track_id.take(index).tolist(),
+                class_id=tracks.class_id.take(index),
                 xyxy=xyxy,
-                score=found.score[index],
+                score=found.score.take(index),
                 points=anchors(xyxy, self._anchor, width=size.width, height=size.height),
             )
             events += self._watch.see(seen)

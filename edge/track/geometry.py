@@ -51,15 +51,16 @@ class Zones:
         # Edges run downwards, and level ones never count; so whoever looks from the right or the left sees the same.
         is_up = a[:, 1] > b[:, 1]
         a[is_up], b[is_up] = b[is_up], a[is_up]
-        self._a, self._b, self._d = a, b, b - a
+        self._left, self._top, self._bottom = a[:, 0].copy(), a[:, 1].copy(), b[:, 1].copy()
+        self._wide, self._tall = b[:, 0] - a[:, 0], b[:, 1] - a[:, 1]
 
     def inside(self, points: Points) -> NDArray[np.bool_]:
         """Return which points (N, 2) lie in which polygons: bool (N, Z), by the even-odd rule."""
         if not len(self._first):
             return np.zeros((len(points), 0), np.bool_)
         x, y = points[:, :1], points[:, 1:]
-        is_level = (self._a[:, 1] <= y) & (y < self._b[:, 1])
-        is_left = self._d[:, 0] * (y - self._a[:, 1]) > self._d[:, 1] * (x - self._a[:, 0])
+        is_level = (self._top <= y) & (y < self._bottom)
+        is_left = self._wide * (y - self._top) > self._tall * (x - self._left)
         crossings: NDArray[np.int64] = np.add.reduceat(is_level & is_left, self._first, axis=1, dtype=np.int64)
         return (crossings & 1).astype(np.bool_)
 
@@ -98,8 +99,8 @@ def anchors(xyxy: NDArray[np.float32], anchor: Anchor, *, width: int, height: in
     points = np.empty((len(xyxy), 2))
     points[:, 0] = (xyxy[:, 0] + xyxy[:, 2]) * (0.5 / width)
     points[:, 1] = xyxy[:, 3] / height if anchor == "bottom" else (xyxy[:, 1] + xyxy[:, 3]) * (0.5 / height)
-    np.clip(points, _EDGE, 1 - _EDGE, out=points)
-    return points
+    np.maximum(points, _EDGE, out=points)
+    return np.minimum(points, 1 - _EDGE, out=points)
 
 
 def _cross(d: Points, e: Points) -> Points:

@@ -95,14 +95,17 @@ class Watch:
             return []
         rows = self._rows(seen)
         if self._zones:
-            is_inside = self._areas.inside(seen.points) & (self._is_visitor[rows] | self._wanted[seen.class_id])
-            if (changed := is_inside != self._is_inside[rows]).any():
+            is_counted = self._is_visitor.take(rows, axis=0) | self._wanted.take(seen.class_id, axis=0)
+            is_inside = self._areas.inside(seen.points) & is_counted
+            changed = is_inside != self._is_inside.take(rows, axis=0)
+            if np.count_nonzero(changed):
                 self._note_changes(seen, rows, changed, is_inside)
                 self._is_inside[rows] = is_inside
         if self._lines:
             is_right = self._borders.is_right(seen.points)
-            if (is_right != self._is_right[rows]).any():
-                self._note_crossings(seen, is_right != self._is_right[rows])
+            changed = is_right != self._is_right.take(rows, axis=0)
+            if np.count_nonzero(changed):
+                self._note_crossings(seen, changed)
                 self._is_right[rows] = is_right
         for index, track_id in enumerate(seen.track_id):
             self._last[track_id] = (seen, index)
@@ -152,7 +155,7 @@ class Watch:
             self._class_id = np.concatenate([self._class_id, seen.class_id[new]])
             self.version += 1
         rows = np.array([known[track_id] for track_id in seen.track_id])
-        if (self._class_id[rows] != seen.class_id).any():
+        if np.count_nonzero(self._class_id.take(rows) != seen.class_id):
             self._class_id[rows] = seen.class_id
             self.version += 1
         return rows

@@ -9,18 +9,22 @@ __all__ = ["iou_matrix", "kept_by_nms"]
 
 FloatArray = NDArray[np.float32]
 
+_LEAST = np.finfo(np.float32).tiny
 _PAIRS_AT_ONCE = 1 << 18  # bounds the memory to some MiB however many candidates come
 
 
 def iou_matrix(a_xyxy: FloatArray, b_xyxy: FloatArray) -> FloatArray:
     """Return the intersection over union of each pair: float32 (len(a), len(b)); 0 for empty boxes."""
-    low = np.maximum(a_xyxy[:, None, :2], b_xyxy[None, :, :2])
-    high = np.minimum(a_xyxy[:, None, 2:], b_xyxy[None, :, 2:])
-    side = np.maximum(high - low, 0)
-    shared = side[..., 0] * side[..., 1]
-    union = _areas(a_xyxy)[:, None] + _areas(b_xyxy)[None, :] - shared
-    iou: FloatArray = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-    return iou
+    a, b = a_xyxy[:, None], b_xyxy
+    side = np.minimum(a[..., 2:], b[:, 2:])
+    side -= np.maximum(a[..., :2], b[:, :2])
+    np.maximum(side, 0, out=side)
+    shared: FloatArray = side[..., 0] * side[..., 1]
+    union = _areas(a_xyxy)[:, None] + _areas(b_xyxy)
+    union -= shared
+    # Where the union is 0, so is what is shared.
+    shared /= np.maximum(union, _LEAST, out=union)
+    return shared
 
 
 def kept_by_nms(
@@ -90,7 +94,6 @@ def _iou_of_pairs(a_xyxy: FloatArray, b_xyxy: FloatArray) -> FloatArray:
 
 
 def _areas(xyxy: FloatArray) -> FloatArray:
-    width = np.maximum(xyxy[:, 2] - xyxy[:, 0], 0)
-    height = np.maximum(xyxy[:, 3] - xyxy[:, 1], 0)
-    areas: FloatArray = width * height
+    side = np.maximum(xyxy[:, 2:] - xyxy[:, :2], 0)
+    areas: FloatArray = side[:, 0] * side[:, 1]
     return areas

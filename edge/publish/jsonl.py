@@ -28,6 +28,7 @@ from edge.publish.outbox.outbox import Outbox
 __all__ = ["JsonlPublisher"]
 
 _RETRY_S = 1.0
+_GATHER_S = 0.002  # whoever is woken by a message waits so long for the others of its batch, out of the caller's way
 _SLICE_S = 0.1
 # A reader that takes nothing for so long is not waited for at a stop.
 _STUCK_S = 1.0
@@ -80,7 +81,8 @@ class JsonlPublisher:
         """Accept a message; when the bounds are reached the oldest numbered ones go, and are declared."""
         if not self._closing.is_set() and not isinstance(message, NoStreamState | Announcement):
             self._outbox.put(entry_from_message(message))
-            self._has_news.set()
+            if not self._has_news.is_set():  # the thread looks into the outbox after it has cleared this
+                self._has_news.set()
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything accepted is written; return whether it is. A reader that is stuck is not waited for."""
@@ -117,6 +119,7 @@ class JsonlPublisher:
     def _run(self) -> None:
         while not self._closing.is_set():
             self._has_news.wait()
+            self._closing.wait(_GATHER_S)
             self._has_news.clear()
             while not self._closing.is_set() and not self._is_broken and self._write_next():
                 pass

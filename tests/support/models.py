@@ -40,8 +40,10 @@ def ultralytics_metadata(classes: int, *, size: int, task: str = "detect", model
 class Net:
     """Collects nodes; every method returns the name of the tensor that it makes."""
 
-    def __init__(self, size: int, *, batch: int | None = None, seed: int = 0, dynamic_size: bool = False) -> None:
+    def __init__(self, size: int, *, batch: int | None = None, seed: int = 0, dynamic_size: bool = False,
+                 depth: int = 1) -> None:  # fmt: skip
         self.size = size
+        self.depth = depth
         self.batch = batch
         self.dynamic_size = dynamic_size
         self.random = np.random.default_rng(seed)
@@ -93,7 +95,8 @@ class Net:
         features = []
         for _ in STRIDES:
             x = self.silu(self.conv(x, CHANNELS, CHANNELS, kernel=3, stride=2))
-            x = self.op("Add", x, self.silu(self.conv(x, CHANNELS, CHANNELS, kernel=3, group=CHANNELS)))
+            for _ in range(self.depth):
+                x = self.op("Add", x, self.silu(self.conv(x, CHANNELS, CHANNELS, kernel=3, group=CHANNELS)))
             features.append(x)
         return features
 
@@ -171,9 +174,9 @@ def yolov8_head(net: Net, classes: int, *, corners: bool = False) -> tuple[str, 
 
 
 def yolov8(path: Path, *, size: int = 96, classes: int = 3, batch: int | None = None, seed: int = 0,
-           metadata: dict | None = None, dynamic_size: bool = False) -> Path:  # fmt: skip
-    """YOLOv8, v9, 11, 12: (B, 4 + K, A)."""
-    net = Net(size, batch=batch, seed=seed, dynamic_size=dynamic_size)
+           metadata: dict | None = None, dynamic_size: bool = False, depth: int = 1) -> Path:  # fmt: skip
+    """YOLOv8, v9, 11, 12: (B, 4 + K, A); `depth` convolutions in each level of the backbone."""
+    net = Net(size, batch=batch, seed=seed, dynamic_size=dynamic_size, depth=depth)
     boxes, scores = yolov8_head(net, classes)
     net.op("Concat", boxes, scores, name="output0", axis=1)
     return net.save(path, {"output0": (4 + classes, net.cells())}, metadata=metadata)

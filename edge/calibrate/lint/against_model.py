@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from edge.calibrate.lint.facts import ModelFacts
@@ -92,16 +93,39 @@ def _nearest(missing: Sequence[str], table: CalibrationTable, facts: ModelFacts)
 
 
 def _unknown(table: CalibrationTable, facts: ModelFacts) -> Iterator[Finding]:
-    known = set(facts.activations)
-    unknown = [name for name in sorted(table.tensors) if name not in known and not name.startswith(_OF_THE_PARSER)]
+    unknown = [name for name in sorted(table.tensors) if name not in facts.tensors]
+    foreign = _of_other_networks(unknown, facts)
+    unknown = [name for name in unknown if name not in foreign and not name.startswith(_OF_THE_PARSER)]
+    if foreign:
+        yield Finding(
+            severity=Severity.ERROR,
+            code="other-network",
+            problem=f"{len(foreign)} tensors are named like convolutions or matrix products of {facts.name}, which has "
+            f"none of that name: {named(foreign)}",
+            fix="the table is of a deeper network, or of another export of this one; calibrate this very file",
+            tensors=tuple(foreign),
+        )
     if unknown:
         yield Finding(
             severity=Severity.WARNING,
             code="unknown-tensors",
-            problem=f"{len(unknown)} tensors are not activations of the model: {named(unknown)}",
+            problem=f"{len(unknown)} tensors are not in the model: {named(unknown)}",
             fix="harmless where TensorRT made them; else the table is of another export",
             tensors=tuple(unknown),
         )
+
+
+def _of_other_networks(unknown: Sequence[str], facts: ModelFacts) -> list[str]:
+    """Return the names that only differ in their numbers from outputs of this model's weighted nodes.
+
+    No tool that simplifies a model takes those away, and no parser adds any; of other operators both is usual.
+    """
+    kinds = {_kind_of_name(name) for name in facts.weighted_outputs}
+    return [name for name in unknown if _kind_of_name(name) in kinds]
+
+
+def _kind_of_name(tensor: str) -> str:
+    return re.sub(r"\d+", "#", tensor)
 
 
 def _keep_float(table: CalibrationTable, facts: ModelFacts) -> Iterator[Finding]:

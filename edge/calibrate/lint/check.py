@@ -26,7 +26,7 @@ def lint_table(table: CalibrationTable, facts: ModelFacts | None) -> tuple[Findi
     Args:
         facts: of the model that it is to be used with; None leaves out what cannot be known then.
     """
-    findings = [*lint_ranges(table), *_input_range(table, facts)]
+    findings = [*lint_ranges(table, facts), *_input_range(table, facts)]
     if facts is not None:
         findings += lint_against_model(table, facts)
     findings += _unbound(table)

@@ -32,6 +32,8 @@ class ModelFacts:
 
     Attributes:
         activations: float tensors that depend on the pixels, in the order of the graph, the input first.
+        tensors: all names, of constants and integers too.
+        weighted_outputs: of the convolutions and matrix products.
         scores: outputs of sigmoids behind the last convolutions, which are near 1 where an object was seen.
         node_names: all of them; a node without one is called by its first output.
     """
@@ -41,7 +43,9 @@ class ModelFacts:
     preprocess: Preprocess
     input_name: str
     activations: tuple[str, ...]
+    tensors: frozenset[str]
     weighted: tuple[WeightedNode, ...]
+    weighted_outputs: tuple[str, ...]
     scores: tuple[str, ...]
     node_names: frozenset[str]
 
@@ -57,13 +61,16 @@ def facts_of_model(spec: ModelSpec) -> ModelFacts:
 
 def facts_of_graph(graph: Graph, spec: ModelSpec) -> ModelFacts:
     """Return the facts of a model whose inside is `graph`."""
+    weighted = [node for node in graph.nodes if node.op_type in _WEIGHTED]
     return ModelFacts(
         name=spec.name,
         sha256=spec.sha256,
         preprocess=spec.preprocess,
         input_name=spec.input_name,
         activations=(spec.input_name, *_float_tensors(graph)),
-        weighted=tuple(_weighted(node, graph) for node in graph.nodes if node.op_type in _WEIGHTED),
+        tensors=frozenset(name for node in graph.nodes for name in (*node.inputs, *node.outputs)),
+        weighted=tuple(_weighted(node, graph) for node in weighted),
+        weighted_outputs=tuple(node.outputs[0] for node in weighted),
         scores=tuple(dict.fromkeys(_scores(graph, spec.output_name))),
         node_names=frozenset(called(node) for node in graph.nodes),
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from edge.calibrate.lint.facts import ModelFacts
 from edge.calibrate.lint.finding import Finding, Severity, named
 from edge.calibrate.table import CalibrationTable, TensorRange
 
@@ -13,14 +14,22 @@ __all__ = ["lint_ranges"]
 
 _LARGEST_FLOAT16 = 65504.0
 _SMALLEST_FLOAT16 = 2.0**-24  # TensorRT's calibrators write 2^-23 for what was always zero
+_ZERO = "zero"
 _FEW = 8  # tensors: below, equal ranges say nothing
 _EQUAL_SHARE = 0.6
 
 
-def lint_ranges(table: CalibrationTable) -> Iterator[Finding]:
-    """Yield what is wrong with the ranges themselves."""
-    yield from _unusable(table)
-    yield from _tiny(table)
+def lint_ranges(table: CalibrationTable, facts: ModelFacts | None) -> Iterator[Finding]:
+    """Yield what is wrong with the ranges themselves.
+
+    Args:
+        table: whose ranges they are.
+        facts: of the model; None leaves out what cannot be known then. TensorRT writes 0 for constants, too, and what
+            is next to nothing may be one: both are wrong only where the model computes that tensor.
+    """
+    computed = frozenset(table.tensors if facts is None else facts.activations)
+    yield from _unusable(table, computed, is_model_known=facts is not None)
+    yield from _tiny(table, computed)
     yield from _placeholders(table)
     yield from _means(table)
     large = [name for name, tensor in table.tensors.items() if _LARGEST_FLOAT16 < tensor.amax < math.inf]
@@ -34,19 +43,23 @@ def lint_ranges(table: CalibrationTable) -> Iterator[Finding]:
         )
 
 
-def _unusable(table: CalibrationTable) -> Iterator[Finding]:
+def _unusable(table: CalibrationTable, computed: Collection[str], *, is_model_known: bool) -> Iterator[Finding]:
     if not table.tensors:
         yield Finding(
             severity=Severity.ERROR, code="empty", problem="the table has no tensor", fix="calibrate or import again"
         )
     kinds: dict[str, list[str]] = {}
     for name, tensor in table.tensors.items():
-        if not tensor.is_usable:
-            kinds.setdefault(_kind(tensor.scale.value), []).append(name)
+        kind = _kind(tensor.scale.value)
+        if not tensor.is_usable and (kind != _ZERO or name in computed):
+            kinds.setdefault(kind, []).append(name)
     for kind, names in kinds.items():
         problem, fix = _REASONS[kind]
+        is_open = kind == _ZERO and not is_model_known and table.imported is not None
+        if is_open:
+            problem, fix = _OPEN_ZERO
         yield Finding(
-            severity=Severity.ERROR,
+            severity=Severity.WARNING if is_open else Severity.ERROR,
             code=f"{kind}-scale",
             problem=f"{named(names)}: {problem}",
             fix=fix,
@@ -54,8 +67,8 @@ def _unusable(table: CalibrationTable) -> Iterator[Finding]:
         )
 
 
-def _tiny(table: CalibrationTable) -> Iterator[Finding]:
-    tiny = {name: tensor.amax for name, tensor in table.tensors.items() if _is_tiny(tensor)}
+def _tiny(table: CalibrationTable, computed: Collection[str]) -> Iterator[Finding]:
+    tiny = {name: one.amax for name, one in table.tensors.items() if name in computed and _is_tiny(one)}
     if tiny:
         smallest = min(tiny.values())
         yield Finding(
@@ -90,11 +103,15 @@ def _kind(scale: float) -> str:
         return "nan"
     if math.isinf(scale):
         return "infinite"
-    return "negative" if scale < 0 else "zero"
+    return "negative" if scale < 0 else _ZERO
 
 
+_OPEN_ZERO = (
+    "the scale is 0; TensorRT writes that for constants, which do not matter, and for what was always zero, which does",
+    "say with --model which model it is of: only what that one computes counts",
+)
 _REASONS = {
-    "zero": (
+    _ZERO: (
         "the scale is 0, so every value would become 0; the tensor was zero in all calibration images",
         "calibrate with more images, or remove it from the table, which keeps it in float",
     ),

@@ -241,7 +241,7 @@ def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: st
     from edge.quantize.tables import export_table
 
     content, cache = export_table(path, out=out, tensorrt=tensorrt, calibrator=calibrator)
-    _echo_findings(lint_ranges(content))
+    _echo_findings(lint_ranges(content, None))
     if content.keep_float:
         click.echo(
             f"warning: keep-float: a cache cannot say that {len(content.keep_float)} nodes are to stay in float; set "
@@ -272,7 +272,7 @@ def _export_ranges(path: Path, out: Path, *, as_json: bool) -> None:
     from edge.quantize.tables import export_ranges
 
     content = export_ranges(path, out=out)
-    _echo_findings(lint_ranges(content))
+    _echo_findings(lint_ranges(content, None))
     tensors, kept = len(content.tensors), len(content.keep_float)
     if as_json:
         echo_json({"ranges": str(out), "tensors": tensors, "keep_float": kept})

@@ -1,5 +1,6 @@
 """Each complaint from the table that causes it, and none from a good one."""
 
+import dataclasses
 import math
 import struct
 
@@ -9,7 +10,7 @@ import pytest
 from edge.calibrate.lint.check import lint_table
 from edge.calibrate.lint.facts import facts_of_model, largest_input
 from edge.calibrate.lint.finding import Severity
-from edge.calibrate.table import CalibrationTable, MadeBy, ModelId, TensorRange
+from edge.calibrate.table import CalibrationTable, Imported, MadeBy, ModelId, TensorRange
 from edge.model.inspect import inspect_model
 from edge.types import ImageSize, Preprocess
 from tests.support import models
@@ -93,6 +94,66 @@ def test_the_smallest_ranges_that_calibrators_write_are_no_error(good, facts):
     assert tensorrts == pytest.approx(2**-23)
     assert not complaints(with_ranges(good, Conv_0=tensorrts), facts)
     assert not complaints(with_ranges(good, Conv_0=2**-24), facts)
+
+
+def imported(table):
+    return msgspec.structs.replace(table, imported=Imported(tensorrt="8.6.1", calibrator="EntropyCalibration2"))
+
+
+def test_a_scale_of_zero_counts_where_the_model_computes_that_tensor(good, facts):
+    shape = next(name for name in facts.tensors if name.startswith("Shape_"))
+    table = imported(with_ranges(good, **{"const_0": 0.0, shape: 0.0, "ONNXTRT_Broadcast": 0.0}))
+    assert "const_0" in facts.tensors
+
+    assert not [one for one in lint_table(table, facts) if one.severity is Severity.ERROR]
+    assert complaints(with_ranges(table, Conv_0=0.0), facts)["zero-scale"].tensors == ("Conv_0",)
+
+
+def test_a_scale_of_zero_in_a_cache_is_no_error_before_the_model_is_known(good):
+    found = complaints(imported(with_ranges(good, anything=0.0)))["zero-scale"]
+
+    assert found.severity is Severity.WARNING
+    assert "--model" in found.fix
+    assert (
+        complaints(with_ranges(good, anything=0.0))["zero-scale"].severity is Severity.ERROR
+    )  # we write none for those
+
+
+@pytest.mark.parametrize(
+    ("names", "deeper"),
+    [
+        (lambda i: f"/model.{i // 3}/m.{i % 3}/cv{i % 2}/conv/Conv_output_0", "/model.1/m.9/cv1/conv/Conv_output_0"),
+        (lambda i: f"Conv_{10 * i}", "Conv_7"),
+        (lambda i: str(100 + i), "99"),
+        (lambda i: f"Conv__{i}:0", "Conv__1234:0"),
+    ],
+    ids=["torch", "counted", "numbers", "tensorflow"],
+)
+def test_a_convolution_that_the_model_does_not_have_tells_another_network(good, facts, names, deeper):
+    weighted = tuple(names(i) for i in range(4))
+    model = dataclasses.replace(facts, weighted_outputs=weighted, tensors=facts.tensors | set(weighted))
+    found = complaints(with_ranges(good, **{deeper: 3.0}), model)["other-network"]
+
+    assert found.severity is Severity.ERROR
+    assert found.tensors == (deeper,)
+    assert f'"{deeper}"' in found.problem
+    assert "other-network" not in complaints(with_ranges(good, **dict.fromkeys(weighted, 3.0)), model)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["(Unnamed Layer* 56) [Constant]_output", "ONNXTRT_Broadcast_7", "TopK_9 (1)", "Reshape_12345", "Conv_0 (1)"],
+)
+def test_what_a_parser_adds_or_a_simplifier_takes_away_tells_no_other_network(good, facts, name):
+    assert "other-network" not in complaints(with_ranges(good, **{name: 3.0}), facts)
+
+
+def test_the_cache_of_a_deeper_network_of_the_same_family_is_an_error(tmp_path, good, facts):
+    deeper = facts_of_model(inspect_model(models.yolov8(tmp_path / "m.onnx", depth=2)))
+    ranges = {name: TensorRange(amax=1.0 + i / 7, method="x") for i, name in enumerate(deeper.activations)}
+    table = imported(msgspec.structs.replace(good, tensors={**good.tensors, **ranges}))
+
+    assert complaints(table, facts)["other-network"].severity is Severity.ERROR
 
 
 @pytest.mark.parametrize("mean", [math.nan, math.inf, -math.inf])

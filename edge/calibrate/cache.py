@@ -26,6 +26,7 @@ __all__ = ["CalibrationCache", "cache_text", "parse_cache", "read_cache", "versi
 
 _HEADER = re.compile(r"TRT-(\d+)-([A-Za-z]\w*)")
 _DIGITS = re.compile(r"0|[0-9a-fA-F]{8}")
+_FIRST_WITHOUT_CALIBRATORS = 11
 _FIRST_OF_FIVE_DIGITS = 100_000  # TensorRT 10.0.0; since then a major version is worth 10000, before 1000
 
 
@@ -77,8 +78,9 @@ def cache_text(cache: CalibrationCache) -> str:
     """Return the file's content, one tensor per line, in the order of `scales`.
 
     Raises:
-        CalibrationError: if a name cannot stand in a line, or the version is none.
+        CalibrationError: if a name cannot stand in a line, or the version is none, or one that reads no cache.
     """
+    _require_reader(cache.tensorrt)
     header = f"TRT-{version_to_number(cache.tensorrt)}-{cache.calibrator}"
     if _HEADER.fullmatch(header) is None:
         raise CalibrationError(f'"{cache.calibrator}" is no name of a calibrator; use EntropyCalibration2')
@@ -109,6 +111,15 @@ def version_from_number(number: int) -> str | None:
     if _FIRST_OF_FIVE_DIGITS <= number < 1_000_000:
         return f"{number // 10_000}.{number // 100 % 100}.{number % 100}"
     return None
+
+
+def _require_reader(tensorrt: str) -> None:
+    # "11" alone is no version as we write them, and is still asked for.
+    if re.match(r"\d+", tensorrt) and int(tensorrt.partition(".")[0]) >= _FIRST_WITHOUT_CALIBRATORS:
+        raise CalibrationError(
+            f"TensorRT {tensorrt} reads no calibration cache: from 11 on it has no calibrators",
+            hint="write a Q/DQ model for it: edge-deploy table qdq TABLE --model MODEL -o FILE",
+        )
 
 
 def _parsed_header(line: str, where: str) -> tuple[str, str]:

@@ -139,12 +139,13 @@ Examples:
 )
 @_json_option
 @verbosity_option
-def import_(source: Path, out: Path, model: Path | None, float_model: Path | None, as_json: bool) -> None:
+def import_(source: Path, out: Path, model: Path | None, float_model: Path | None, as_json: bool) -> int:
     """Make a table of a TensorRT calibration cache, or of an ONNX with Q/DQ pairs.
 
     A SOURCE named .onnx is read as an ONNX: of quantization-aware training (QAT), or of a tool that quantizes. Its
     ranges become the table, and the model without its pairs is written to --float-model; `edge-deploy table qdq` makes
-    a Q/DQ model of the two again. What lint would say of the table is told, and nothing is repaired.
+    a Q/DQ model of the two again. What lint would say of the table is told, and nothing is repaired: a table with
+    errors is written as it came, to be looked at, and the command exits with 4.
     """
     if source.suffix.lower() != ".onnx":
         if float_model is not None:
@@ -152,41 +153,40 @@ def import_(source: Path, out: Path, model: Path | None, float_model: Path | Non
                 f"--float-model belongs to an ONNX, {source} is read as a TensorRT calibration cache: leave it out, or "
                 "give a file named .onnx"
             )
-        _import_cache(source, out, model=model, as_json=as_json)
-        return
+        return _import_cache(source, out, model=model, as_json=as_json)
     if model is not None:
         raise click.UsageError("--model belongs to a cache: the table of an ONNX is bound to its --float-model")
     if float_model is None:
         raise click.UsageError(f"{source} is an ONNX: say with --float-model where its float model is to be written")
-    _import_qdq(source, out, float_model=float_model, as_json=as_json)
+    return _import_qdq(source, out, float_model=float_model, as_json=as_json)
 
 
-def _import_cache(cache: Path, out: Path, *, model: Path | None, as_json: bool) -> None:
+def _import_cache(cache: Path, out: Path, *, model: Path | None, as_json: bool) -> int:
     from edge.cli.output import echo_json
     from edge.cli.table_lines import origin
     from edge.quantize.tables import import_cache
 
     done = import_cache(cache, out=out, model=model)
-    _echo_findings(done.findings)
     if as_json:
         findings = [finding.as_json() for finding in done.findings]
         echo_json({"table": str(out), "tensors": len(done.table.tensors), "findings": findings})
     else:
         click.echo(f"{out}: {len(done.table.tensors)} tensors, {origin(done.table)}")
+    return _told(done.findings, out)
 
 
-def _import_qdq(source: Path, out: Path, *, float_model: Path, as_json: bool) -> None:
+def _import_qdq(source: Path, out: Path, *, float_model: Path, as_json: bool) -> int:
     from edge.cli.output import echo_json
     from edge.quantize.tables import import_qdq
 
     done = import_qdq(source, out=out, float_model=float_model)
-    _echo_findings(done.findings)
     tensors, kept = len(done.table.tensors), len(done.table.keep_float)
     if as_json:
         findings = [finding.as_json() for finding in done.findings]
         echo_json({"table": str(out), "float_model": str(float_model), "tensors": tensors, "findings": findings})
     else:
         click.echo(f"{out}: {tensors} tensors, {kept} nodes kept in float, of {float_model}")
+    return _told(done.findings, out)
 
 
 @table.command(
@@ -221,27 +221,26 @@ Examples:
 )
 @_json_option
 @verbosity_option
-def export(path: Path, out: Path, format_: str, tensorrt: str | None, calibrator: str | None, as_json: bool) -> None:
+def export(path: Path, out: Path, format_: str, tensorrt: str | None, calibrator: str | None, as_json: bool) -> int:
     """Write a table as a TensorRT calibration cache, for TensorRT 10.x and older, or as dynamic ranges.
 
     Ranges are for what sets them tensor by tensor (ITensor.set_dynamic_range, TensorRT 10.x and older). A table with a
-    scale that cannot be used is refused there.
+    scale that cannot be used is refused there. A cache has the errors of its table: they are told, and the command
+    exits with 4.
     """
     if format_ == "ranges":
         if tensorrt is not None or calibrator is not None:
             raise click.UsageError("--tensorrt and --calibrator belong to a cache: leave them out with --format ranges")
-        _export_ranges(path, out, as_json=as_json)
-    else:
-        _export_cache(path, out, tensorrt=tensorrt, calibrator=calibrator, as_json=as_json)
+        return _export_ranges(path, out, as_json=as_json)
+    return _export_cache(path, out, tensorrt=tensorrt, calibrator=calibrator, as_json=as_json)
 
 
-def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: str | None, as_json: bool) -> None:
+def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: str | None, as_json: bool) -> int:
     from edge.calibrate.lint.ranges import lint_ranges
     from edge.cli.output import echo_json
     from edge.quantize.tables import export_table
 
     content, cache = export_table(path, out=out, tensorrt=tensorrt, calibrator=calibrator)
-    _echo_findings(lint_ranges(content, None))
     if content.keep_float:
         click.echo(
             f"warning: keep-float: a cache cannot say that {len(content.keep_float)} nodes are to stay in float; set "
@@ -264,25 +263,33 @@ def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: st
         echo_json({**facts, "tensors": len(cache.scales)})
     else:
         click.echo(f"{out}: {len(cache.scales)} tensors, TensorRT {cache.tensorrt}, {cache.calibrator}")
+    return _told(lint_ranges(content, None), out)
 
 
-def _export_ranges(path: Path, out: Path, *, as_json: bool) -> None:
+def _export_ranges(path: Path, out: Path, *, as_json: bool) -> int:
     from edge.calibrate.lint.ranges import lint_ranges
     from edge.cli.output import echo_json
     from edge.quantize.tables import export_ranges
 
     content = export_ranges(path, out=out)
-    _echo_findings(lint_ranges(content, None))
     tensors, kept = len(content.tensors), len(content.keep_float)
     if as_json:
         echo_json({"ranges": str(out), "tensors": tensors, "keep_float": kept})
     else:
         click.echo(f"{out}: ranges of {tensors} tensors, {kept} nodes kept in float")
+    return _told(lint_ranges(content, None), out)
 
 
-def _echo_findings(findings: Iterable[Finding]) -> None:
-    for finding in findings:
+def _told(findings: Iterable[Finding], written: Path) -> int:
+    """Tell what is wrong with the table that `written` holds; return the exit code of the command."""
+    found = tuple(findings)
+    for finding in found:
         click.echo(str(finding), err=True)
+    errors = _count_errors(found)
+    if not errors:
+        return 0
+    click.echo(f"{written}: written as it came, with errors: {errors}; no pipeline takes such a table", err=True)
+    return _VERIFICATION_FAILED
 
 
 def _count_errors(findings: Iterable[Finding]) -> int:

@@ -22,9 +22,10 @@ def table(*arguments, expected=0):
     return command("edge-deploy", "table", *arguments, expected=expected)
 
 
-def imported(tmp_path, text, *options):
+def imported(tmp_path, text, *options, has_errors=False):
     (tmp_path / "c.cache").write_text(text)
-    table("import", tmp_path / "c.cache", "-o", tmp_path / "t.calib.json", *options)
+    is_bad = has_errors or text == SAMPLES["broken"]
+    table("import", tmp_path / "c.cache", "-o", tmp_path / "t.calib.json", *options, expected=4 if is_bad else 0)
     return tmp_path / "t.calib.json"
 
 
@@ -39,7 +40,7 @@ def test_every_command_has_help_with_examples(name):
 @pytest.mark.parametrize("text", SAMPLES.values(), ids=SAMPLES)
 def test_a_cache_survives_import_and_export(tmp_path, text):
     path = imported(tmp_path, text)
-    table("export", path, "-o", tmp_path / "again.cache")
+    table("export", path, "-o", tmp_path / "again.cache", expected=4 if text == SAMPLES["broken"] else 0)
 
     header, *lines = (tmp_path / "again.cache").read_text().splitlines()
     assert header == text.splitlines()[0]
@@ -130,6 +131,28 @@ def test_a_wrong_version_writes_nothing(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_errors_of_a_table_and_exit_code_0_do_not_go_together(tmp_path, options):
+    (tmp_path / "c.cache").write_text(SAMPLES["broken"])
+    path = tmp_path / "t.calib.json"
+
+    read = table("import", tmp_path / "c.cache", "-o", path, *options, expected=4)
+    written = table("export", path, "-o", tmp_path / "again.cache", *options, expected=4)
+
+    assert f"{path}: written as it came, with errors: 4" in read.stderr
+    assert f"{tmp_path}/again.cache: written as it came, with errors: 4" in written.stderr
+    assert read.stderr.count("error: ") == written.stderr.count("error: ") == 4
+
+
+def test_a_cache_for_tensorrt_11_is_refused_with_what_it_reads(tmp_path):
+    path = imported(tmp_path, SAMPLES["ten"])
+    told = table("export", path, "-o", tmp_path / "x", "--tensorrt", "11.0.0", expected=2).stderr
+
+    assert told.startswith("error: TensorRT 11.0.0 reads no calibration cache: from 11 on it has no calibrators; ")
+    assert "edge-deploy table qdq" in told
+    assert not (tmp_path / "x").exists()
+
+
 def test_lint_exits_with_4_where_there_is_an_error(tmp_path):
     path = imported(tmp_path, SAMPLES["broken"])
     shown = json.loads(table("lint", path, "--json", expected=4).stdout)
@@ -144,7 +167,7 @@ def test_lint_exits_with_4_where_there_is_an_error(tmp_path):
 def test_a_table_is_bound_to_its_model_and_to_no_other(tmp_path):
     model, other = models.yolov8(tmp_path / "m.onnx"), models.yolov8(tmp_path / "other.onnx", seed=1)
     text = "TRT-8601-EntropyCalibration2\nimages: 3c010204\nMul_2: 3efa468d\n"
-    path = imported(tmp_path, text, "--model", model)
+    path = imported(tmp_path, text, "--model", model, has_errors=True)  # two tensors of many
     content = json.loads(table("show", path, "--json").stdout)
 
     assert content["model"] == {"name": "m", "sha256": inspect_model(model).sha256}

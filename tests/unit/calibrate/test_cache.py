@@ -150,3 +150,11 @@ def test_binary_data_is_refused(tmp_path):
 def test_a_name_that_cannot_stand_in_a_line_is_refused():
     with pytest.raises(CalibrationError, match="cannot be named"):
         cache_text(CalibrationCache(tensorrt="10.3.0", calibrator="A", scales={"a\nb": Scale("3c010204")}))
+
+
+@pytest.mark.parametrize("version", ["11", "11.0.0", "11.4.1", "12.0", "110401"])
+def test_no_cache_is_written_for_a_tensorrt_that_reads_none(version):
+    cache = CalibrationCache(tensorrt=version, calibrator="EntropyCalibration2", scales={"a": Scale("3c010204")})
+
+    with pytest.raises(CalibrationError, match=rf"^TensorRT {version} reads no calibration cache.*table qdq"):
+        cache_text(cache)

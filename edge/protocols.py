@@ -210,6 +210,11 @@ class Publisher(Protocol):
         """Whether nothing will ever be delivered again."""
         ...
 
+    @property
+    def alarm(self) -> str | None:
+        """What is wrong beyond the way out itself, for the state of the device; None: nothing is."""
+        ...
+
     def publish(self, message: Message) -> None:
         """Accept a message, or let an older one go and count it."""
         ...

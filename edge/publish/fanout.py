@@ -23,6 +23,11 @@ class FanoutPublisher:
         """Whether there were publishers, and all of them are broken for good."""
         return bool(self._publishers) and all(publisher.is_broken for publisher in self._publishers)
 
+    @property
+    def alarm(self) -> str | None:
+        """What is wrong with any of them."""
+        return "; ".join(filter(None, (publisher.alarm for publisher in self._publishers))) or None
+
     def publish(self, message: Message) -> None:
         """Hand on."""
         for publisher in self._publishers:

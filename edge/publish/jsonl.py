@@ -77,6 +77,11 @@ class JsonlPublisher:
         """Whether nothing can be written any more, ever: the reader of the pipe is gone."""
         return self._is_broken
 
+    @property
+    def alarm(self) -> str | None:
+        """Always None: what cannot be written is logged and counted."""
+        return None
+
     def publish(self, message: Message) -> None:
         """Accept a message; when the bounds are reached the oldest numbered ones go, and are declared."""
         if not self._closing.is_set() and not isinstance(message, NoStreamState | Announcement):

@@ -137,6 +137,11 @@ class MqttPublisher:
         """Always false: a broker may come back, and what is wrong may be mended there."""
         return False
 
+    @property
+    def alarm(self) -> str | None:
+        """What is wrong with the disk that keeps unsent messages over a power cut."""
+        return None if self._keeper is None else self._keeper.trouble.alarm
+
     def publish(self, message: Message) -> None:
         """Accept a message; when the bounds are reached the oldest numbered ones go, and are declared."""
         if self._closing.is_set():

@@ -17,6 +17,7 @@ from edge.publish.outbox.spool import Spool, Written
 from edge.publish.outbox.spooled import SpooledOutbox
 from edge.publish.outbox.stall import StallWatch
 from edge.publish.outbox.standing import Standing, reached_as_json
+from edge.publish.outbox.trouble import DiskTrouble
 
 __all__ = ["Bounds", "Keeper"]
 
@@ -53,10 +54,10 @@ class Bounds:
 class Keeper:
     """Writes what is due, loads what is next, lets go what is too much or too old. `tick` is one round of it.
 
-    Whatever the disk does, it never raises: messages stay in memory then, which is logged once and told by `trouble`.
+    Whatever the disk does, it never raises: messages stay in memory then, which is told by `trouble`.
 
     Attributes:
-        trouble: what is wrong with the disk, for people; None: nothing.
+        trouble: what is wrong with the disk.
         file_bytes: what the spool takes on the disk.
         oldest_s: how long ago the oldest message on the disk was accepted; 0 where there is none.
     """
@@ -86,7 +87,7 @@ class Keeper:
         self._wrote_s = now_s()
         self._looked_s = self._retry_s = -1e9
         self._reached: bytes = b""
-        self.trouble: str | None = None
+        self.trouble = DiskTrouble(self._path, now_s=now_s)
         self.file_bytes = 0
         self.oldest_s = 0.0
         self._watch = StallWatch(_STALL_S, self._on_stall)
@@ -125,7 +126,7 @@ class Keeper:
         return {
             "spool_bytes": self.file_bytes,
             "spool_oldest_s": round(self.oldest_s),
-            "spool_works": int(self.trouble is None),
+            "spool_works": int(self.trouble.told is None),
         }
 
     def tick(self) -> None:
@@ -142,6 +143,7 @@ class Keeper:
                 self._stumble(str(error))
             except SpoolDamagedError as error:
                 self._replace(str(error))
+        self.trouble.look()
 
     @property
     def _disk(self) -> Disk:
@@ -164,14 +166,14 @@ class Keeper:
         before_s = -float("inf") if self._is_short else now_s - max(_DUE_S, self._patience_s())
         is_tidy_time = now_s - self._wrote_s >= _TIDY_S and self._spool.has_news()
         is_reached_time = now_s - self._wrote_s >= _REACHED_S and self._reached_now() != self._reached
-        is_again = self.trouble is not None and not self._is_short
+        is_again = self.trouble.now is not None and not self._is_short
         if is_again and self._spool.is_disk_settled():
             self._standing.renew()  # a full disk takes not even that rows go
             self._spool.take_gone()
         if is_again or is_tidy_time or is_reached_time or self._spool.is_due(before_s):
             self._write(before_s)
         if is_again:
-            self._say(None)
+            self.trouble.say(None)
 
     def _bring_back(self, _now_s: float) -> None:
         self._spool.relieve()
@@ -274,7 +276,7 @@ class Keeper:
         if is_short != self._is_short:
             self._is_short = is_short
             free_mib = self._bounds.free_bytes >> 20
-            self._say(f"less than {free_mib} MiB are free: frames wait in memory only" if is_short else None)
+            self.trouble.say(f"less than {free_mib} MiB are free: frames wait in memory only" if is_short else None)
 
     def _let_go(
         self, reason: GapReason, *, is_event: bool, most_bytes: float = float("inf"), before_s: float = float("inf")
@@ -304,14 +306,14 @@ class Keeper:
 
     def _on_stall(self) -> None:
         """Called by the watch while the thread that writes is held by the disk."""
-        self._say(_STALLED)
+        self.trouble.say(_STALLED)
         if self._spool.not_waited_for():
             self._on_more()
 
     def _stumble(self, what: str) -> None:
         """Go on in memory, and try again later."""
         self._retry_s = self._now_s() + _RETRY_S
-        self._say(what)
+        self.trouble.say(what)
 
     def _replace(self, what: str) -> None:
         """Set a damaged file aside, and go on with what can be read of it."""
@@ -326,13 +328,4 @@ class Keeper:
             what,
             aside.name,
         )
-
-    def _say(self, trouble: str | None) -> None:
-        """Keep what is wrong, and log it when it is news."""
-        if trouble == self.trouble:
-            return
-        self.trouble = trouble
-        if trouble is None:
-            _log.info("messages are kept on the disk again path=%s", self._path)
-        else:
-            _log.warning("messages are in memory only path=%s error=%s", self._path, trouble)
+        self.trouble.was_damaged()

@@ -102,6 +102,8 @@ def open_outbox(
     outbox.restore(left.entries, gaps, saved=saved)
     _begin(spooled, standing, gaps)
     state.wake = keeper.wake
+    if spooled.was_damaged:
+        keeper.trouble.was_damaged()
     if spooled.tickets:
         _log.info("messages are on the disk path=%s count=%d", spool.path, len(spooled.tickets))
     return Opened(outbox, keeper, True)

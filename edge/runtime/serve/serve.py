@@ -110,6 +110,7 @@ def serve(
     def tick(report: RunReport) -> None:
         heartbeat.tick(report)
         overload.tick(report)
+        parts.states.alarm(parts.publisher.alarm, about="disk", is_wording_news=True)
         if relief is not None:
             relief.tick(report)
         if admission is not None:

@@ -69,13 +69,18 @@ class StreamStates:
         before = self.statuses()[stream]
         self.change(replace(before, state=StreamState.DOWN, reason=reason))
 
-    def alarm(self, what: str | None, *, about: str = "heat") -> None:
-        """Take note of what is wrong with the machine itself; None: nothing any more, as far as it is about this."""
+    def alarm(self, what: str | None, *, about: str = "heat", is_wording_news: bool = False) -> None:
+        """Take note of what is wrong with the machine itself; None: nothing any more, as far as it is about this.
+
+        Another wording is told to subscribers only with `is_wording_news`: figures change all the time.
+        """
         with self._lock:
+            if self._alarms.get(about) == what:
+                return
             self._alarms.pop(about, None)
             if what is not None:
                 self._alarms[about] = what
-            self._publish_device(rfc3339_from_ns(time.time_ns()))
+            self._publish_device(rfc3339_from_ns(time.time_ns()), is_news=is_wording_news)
 
     @property
     def device_state(self) -> tuple[DeviceState, str | None]:
@@ -95,14 +100,14 @@ class StreamStates:
             )
         )
 
-    def _publish_device(self, since: str) -> None:
+    def _publish_device(self, since: str, *, is_news: bool = False) -> None:
         # A file that was read to its end is no fault; neither is a camera that has not answered yet.
         down = [stream for stream, status in self._statuses.items() if status.state is StreamState.DOWN]
         wrong = [*([f"down: {', '.join(down)}"] if down else []), *self._alarms.values()]
         state: DeviceState = "degraded" if wrong else "online"
         reason = "; ".join(wrong) or None
         news = (state, tuple(sorted(self._alarms)))
-        if news != self._said:
+        if is_news or news != self._said:
             self._said = news
             self._publisher.publish(StateMessage(device=self._device, state=state, since=since, reason=reason))
         self._device_state = (state, reason)

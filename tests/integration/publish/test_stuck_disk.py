@@ -1,7 +1,6 @@
 """A disk that answers nothing for a while, as worn flash does: a real file system that is frozen under the spool."""
 
-import os
-import subprocess
+import contextlib
 import threading
 import time
 
@@ -10,47 +9,17 @@ import pytest
 from edge.publish.outbox.keeper import Bounds
 from edge.publish.outbox.opening import SpoolPlace
 from tests.support.event_messages import event
+from tests.support.own_disk import OwnDisk
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 
 pytestmark = pytest.mark.integration
 
 
-class FrozenDisk:
-    """An ext4 of its own, on a loop device."""
-
-    def __init__(self, folder):
-        self.folder, self._is_frozen = folder / "disk", False
-        image = folder / "image"
-        self.folder.mkdir()
-        with image.open("wb") as file:
-            file.truncate(32 << 20)
-        for words in (["mkfs.ext4", "-q", image], ["mount", "-o", "loop", image, self.folder]):
-            done = subprocess.run(words, capture_output=True, text=True)
-            if done.returncode != 0:
-                pytest.skip(f"cannot mount here: {done.stderr.strip()}")
-
-    def freeze(self):
-        subprocess.run(["fsfreeze", "--freeze", self.folder], check=True)
-        self._is_frozen = True
-
-    def thaw(self):
-        if self._is_frozen:
-            self._is_frozen = False
-            subprocess.run(["fsfreeze", "--unfreeze", self.folder], check=True)
-
-    def remove(self):
-        self.thaw()
-        subprocess.run(["umount", "-l", self.folder], check=True)
-
-
 @pytest.fixture
 def disk(tmp_path):
-    if os.geteuid() != 0:
-        pytest.skip("needs root to freeze a disk")
-    made = FrozenDisk(tmp_path)
-    yield made
-    made.remove()
+    with contextlib.closing(OwnDisk(tmp_path / "disk", tmp_path / "image")) as made:
+        yield made
 
 
 @pytest.fixture

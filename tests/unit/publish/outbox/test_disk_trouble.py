@@ -1,0 +1,86 @@
+"""What people are told of a disk in trouble: at once, in one wording, and over only when it has worked for a while."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.publish.outbox.trouble import DiskTrouble
+
+CALM_S = 10.0
+
+
+class Watched:
+    """A trouble on a clock of its own, and all that was told with its time."""
+
+    def __init__(self, tmp_path):
+        self.now_s = 0.0
+        self.trouble = DiskTrouble(tmp_path / "spool.db", calm_s=CALM_S, now_s=lambda: self.now_s)
+        self.told = []
+
+    def at(self, now_s, *said):
+        """Let it be `now_s`, and hear what is said, if anything."""
+        self.now_s = now_s
+        for one in said:
+            self.trouble.say(one)
+        self.trouble.look()
+        if not self.told or self.told[-1][1] != self.trouble.told:
+            self.told.append((now_s, self.trouble.told))
+
+
+def test_it_is_told_at_once_with_what_it_means_and_over_when_it_has_been_calm(tmp_path, caplog):
+    caplog.set_level("INFO")
+    seen = Watched(tmp_path)
+    seen.at(1.0, "disk is full")
+    assert seen.trouble.alarm == "messages are in memory only, which a power cut takes: disk is full"
+    seen.at(6.0, "disk is full")
+    seen.at(11.0, None)
+    seen.at(15.9)
+    seen.at(16.0)
+
+    assert seen.told == [(1.0, "disk is full"), (16.0, None)]
+    assert seen.trouble.alarm is None
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+def test_a_disk_that_works_and_fails_in_turns_is_told_once(tmp_path, caplog):
+    seen = Watched(tmp_path)
+    for second in range(1, 100):
+        seen.at(float(second), None if second % 2 else "disk is full")
+    assert seen.told == [(1.0, None), (2.0, "disk is full")]
+    assert len(caplog.records) == 1
+
+
+def test_what_is_wrong_in_another_way_is_told_no_sooner_than_a_while_after(tmp_path):
+    seen = Watched(tmp_path)
+    for second in range(1, 31):
+        seen.at(float(second), "disk is full" if second % 2 else "the disk has not answered")
+    assert [at_s for at_s, _ in seen.told] == [1.0, 12.0, 23.0]
+
+
+def test_a_file_that_was_set_aside_is_told_for_a_minute_beside_what_else_is_wrong(tmp_path):
+    seen = Watched(tmp_path)
+    seen.at(5.0)
+    seen.trouble.was_damaged()
+    damaged = "the file of messages was damaged and is set aside: what is missing is declared"
+    assert seen.trouble.alarm == damaged
+    seen.at(6.0, "disk is full")
+    assert seen.trouble.alarm == f"messages are in memory only, which a power cut takes: disk is full; {damaged}"
+    assert seen.trouble.told == "disk is full", "metrics do not take a damaged file for a disk that takes nothing"
+    seen.at(64.9)
+    assert damaged in seen.trouble.alarm
+    seen.at(65.0)
+    assert damaged not in seen.trouble.alarm
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 30.0), st.sampled_from([None, "full", "stalled"])), max_size=60))
+def test_whatever_a_disk_does_it_is_told_no_more_often_than_each_while(tmp_path_factory, steps):
+    seen = Watched(tmp_path_factory.getbasetemp())
+    now_s = 0.0
+    for step_s, said in steps:
+        now_s += step_s
+        seen.at(now_s, said)
+        assert said is None or seen.trouble.told is not None, "never untold"
+    changes = [at_s for at_s, told in seen.told if told is not None or at_s > 0.02]
+    ends = [at_s for at_s, told in seen.told[1:] if told is None]
+    for at_s in ends:
+        before = [one for one in changes if one < at_s]
+        assert at_s - before[-1] >= CALM_S - 1e-9

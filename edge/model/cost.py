@@ -10,7 +10,15 @@ from edge.model.draft import resolve
 from edge.model.graph import Graph, Node
 from edge.types import ImageSize, ModelSpec
 
-__all__ = ["ModelCost", "NodeCost", "cost_for_one", "cost_of_model", "resolved_for_one"]
+__all__ = [
+    "ModelCost",
+    "NodeCost",
+    "cost_for_one",
+    "cost_of_model",
+    "macs_of",
+    "parameters_of",
+    "resolved_for_one",
+]
 
 _WEIGHTED = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul", "PRelu", "BatchNormalization"))
 
@@ -72,21 +80,26 @@ def cost_of_model(resolved: Graph, spec: ModelSpec) -> ModelCost:
 
 
 def _cost(node: Node, graph: Graph, batch: int) -> NodeCost:
-    stored = (name for name in node.inputs[1:] if name and not graph.is_varying(name))
     group = node.attributes.get("group", 1)
     weight = graph.shape(node.inputs[1]) or ()
     return NodeCost(
         name=node.name,
         output=node.outputs[0],
         op_type=node.op_type,
-        macs=_macs(node, graph) // batch,
-        parameters=sum(math.prod(graph.shape(name) or (0,)) for name in stored),
+        macs=macs_of(node, graph) // batch,
+        parameters=parameters_of(node, graph),
         is_depthwise=node.op_type == "Conv" and group > 1 and len(weight) > 1 and weight[1] == 1,
     )
 
 
-def _macs(node: Node, graph: Graph) -> int:
-    """Return products of one run; 0 where a shape is unknown."""
+def parameters_of(node: Node, graph: Graph) -> int:
+    """Return how many stored values a node multiplies or adds; 0 for one that has no weights."""
+    stored = (name for name in node.inputs[1:] if name and not graph.is_varying(name))
+    return sum(math.prod(graph.shape(name) or (0,)) for name in stored) if node.op_type in _WEIGHTED else 0
+
+
+def macs_of(node: Node, graph: Graph) -> int:
+    """Return products of one run of a node, with its whole batch; 0 where a shape is unknown."""
     shapes = [graph.shape(name) for name in (*node.inputs[:2], node.outputs[0])]
     if any(shape is None for shape in shapes):
         return 0

@@ -1,4 +1,4 @@
-"""The values that a graph is made of: an operator, and an input or output as it is declared."""
+"""The values that a graph is made of: an operator, and an input or output as it is declared; kinds of operators."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Dim", "Node", "TensorInfo"]
+__all__ = ["POINTWISE", "Dim", "Node", "TensorInfo"]
 
 Dim = int | str | None
+
+# fmt: off
+POINTWISE = frozenset((
+    "Abs", "Add", "And", "Ceil", "Clip", "Cos", "Div", "Elu", "Equal", "Erf", "Exp", "Floor", "Gelu", "Greater",
+    "HardSigmoid", "HardSwish", "LeakyRelu", "Less", "Log", "Max", "Min", "Mish", "Mod", "Mul", "Neg", "Not", "Or",
+    "PRelu", "Pow", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sin", "Softplus", "Sqrt", "Sub", "Tanh",
+    "Where",
+))
+"""Operators that work out each value from the values at its place."""
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

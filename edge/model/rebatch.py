@@ -20,6 +20,7 @@ from edge.errors import ModelError
 from edge.model.cost import resolved_for_one
 from edge.model.draft import Draft
 from edge.model.graph import Graph, Node, load_graph
+from edge.model.node import POINTWISE
 from edge.types import ModelSpec
 
 __all__ = ["Rebatched", "largest_difference", "rebatch"]
@@ -27,12 +28,6 @@ __all__ = ["Rebatched", "largest_difference", "rebatch"]
 BATCH_NAME = "batch"
 
 # fmt: off
-_POINTWISE = frozenset((
-    "Abs", "Add", "And", "Ceil", "Clip", "Cos", "Div", "Elu", "Equal", "Erf", "Exp", "Floor", "Gelu", "Greater",
-    "HardSigmoid", "HardSwish", "LeakyRelu", "Less", "Log", "Max", "Min", "Mish", "Mod", "Mul", "Neg", "Not", "Or",
-    "PRelu", "Pow", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sin", "Softplus", "Sqrt", "Sub", "Tanh",
-    "Where",
-))
 _EACH_IMAGE = frozenset((
     "AveragePool", "BatchNormalization", "Cast", "Conv", "ConvTranspose", "DepthToSpace", "DequantizeLinear", "Dropout",
     "GlobalAveragePool", "GlobalMaxPool", "Identity", "InstanceNormalization", "LRN", "MaxPool", "QuantizeLinear",
@@ -154,7 +149,7 @@ def _require_equal_first_axes(graph: Graph, node: Node) -> None:
 def _keeps_images_apart(graph: Graph, node: Node) -> bool:
     kind, rank = node.op_type, len(_shape(graph, node.outputs[0]))
     varying = [name for name in node.inputs if graph.is_varying(name)]
-    if kind in _POINTWISE:
+    if kind in POINTWISE:
         return all(len(_shape(graph, name)) == rank for name in varying) and _is_spread(graph, node, rank)
     if kind in _EACH_IMAGE:
         return varying == [node.inputs[0]]

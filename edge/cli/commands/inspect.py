@@ -17,23 +17,40 @@ if TYPE_CHECKING:
 __all__ = ["inspect"]
 
 _LABELS_SHOWN = 8
+_path = click.Path(path_type=Path)
 
 
 @click.command(
     epilog="""\b
 Examples:
   edge-deploy inspect yolo11s.onnx
-  edge-deploy inspect yolo11s.onnx --json"""
+  edge-deploy inspect yolo11s.onnx --json
+  edge-deploy inspect yolo11s.onnx --layers --precision fp16
+  edge-deploy inspect yolo11s.onnx --layers --precision int8 --table gates.calib.json --batch 8"""
 )
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=_path)
+@click.option("--layers", is_flag=True, help="Its account: operations and bytes of each layer, as engines fuse them.")
+@click.option(
+    "--precision",
+    type=click.Choice(["int8", "fp16", "fp32"]),
+    help="Of the account; what INT8 leaves in float is in FP16. Default: int8 with a table or Q/DQ pairs, else fp16.",
+)
+@click.option("--table", type=_path, metavar="TABLE", help="Calibration table that says what the account has in INT8.")
+@click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Frames at once in the account.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
-def inspect(model: Path, as_json: bool) -> None:
+def inspect(
+    model: Path, layers: bool, precision: str | None, table: Path | None, batch: int | None, as_json: bool
+) -> None:
     """Show what an ONNX file is, read from the file itself.
 
     Family of its head, input, preprocess, labels, cost, and what stands in the way of INT8. A model that cannot be
     shown to be a YOLO detector is refused, with what was seen in it.
     """
+    if layers:
+        _echo_account(model, precision=precision, table=table, batch=batch, as_json=as_json)
+        return
+    _refuse_without_layers(precision, table, batch)
     from edge.cli.output import echo_json, echo_pairs
     from edge.model.inspect import inspect_model
     from edge.model.obstacles import report_on_model
@@ -44,6 +61,28 @@ def inspect(model: Path, as_json: bool) -> None:
         echo_json(_as_json(spec, report))
     else:
         echo_pairs(_lines(spec, report))
+
+
+def _refuse_without_layers(*given: object) -> None:
+    if any(value is not None for value in given):
+        raise click.UsageError("--precision, --table and --batch are of the account of the layers: add --layers")
+
+
+def _echo_account(model: Path, *, precision: str | None, table: Path | None, batch: int | None, as_json: bool) -> None:
+    from edge.cli.account_lines import account_lines
+    from edge.cli.output import echo_json
+    from edge.quantize.account import accounts_of
+    from edge.types import Precision
+
+    found = accounts_of(model, table=table, batch=batch)
+    account = found.of(None if precision is None else Precision(precision))
+    if as_json:
+        echo_json({"model": found.spec.name, "sha256": found.spec.sha256, **account.as_json()})
+        return
+    for line in account_lines(account):
+        click.echo(line)
+    if account.precision is Precision.INT8:
+        click.echo(f"INT8 {found.origin_of_int8}", err=True)
 
 
 def _as_json(spec: ModelSpec, report: ModelReport) -> dict[str, Any]:

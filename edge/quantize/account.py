@@ -1,0 +1,112 @@
+"""The account of a model in each precision that an engine may run it in; in INT8 by a table, or as far as can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.calibrate.apply import usable_table
+from edge.engine.kind import QdqForm
+from edge.errors import ModelError
+from edge.model.account import ModelAccount, account_of_model
+from edge.model.file import ModelFile, read_model_file
+from edge.model.graph import Graph, graph_from_bytes
+from edge.model.inspect import inspect_file
+from edge.model.qdq.insert import insert_qdq
+from edge.model.qdq.placement import quantizable_tensors
+from edge.quantize.forms import Forms
+from edge.types import ModelSpec, Precision
+
+__all__ = ["Accounts", "accounts_of"]
+
+_FLOATS = (Precision.FP32, Precision.FP16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """One model, counted.
+
+    Attributes:
+        spec: what it is.
+        table: that INT8 follows; None: the pairs that the model carries, or everything that can be quantized.
+        by_precision: slowest first; a model that carries Q/DQ pairs has no float ones. What INT8 leaves is in FP16.
+        why_no_int8: None where INT8 is among them.
+    """
+
+    spec: ModelSpec
+    table: Path | None
+    by_precision: Mapping[Precision, ModelAccount]
+    why_no_int8: str | None = None
+
+    @property
+    def origin_of_int8(self) -> str:
+        """Say which layers INT8 is counted for."""
+        if self.table is not None:
+            return f"by {self.table.name}"
+        if self.spec.is_quantized:
+            return "by the Q/DQ pairs of the model"
+        return "if every layer that can be quantized were; a table may keep some in float"
+
+    def of(self, precision: Precision | None) -> ModelAccount:
+        """Return the account in one precision; None: in INT8 where a table or the model says how, else in FP16.
+
+        Raises:
+            ModelError: if there is none in that precision.
+        """
+        if precision is None:
+            is_said = self.table is not None or self.spec.is_quantized
+            precision = Precision.INT8 if is_said else Precision.FP16
+        if precision in self.by_precision:
+            return self.by_precision[precision]
+        if precision is Precision.INT8:
+            raise ModelError(f"{self.spec.path}: has no account in INT8: {self.why_no_int8}")
+        raise ModelError(
+            f"{self.spec.path}: carries Q/DQ pairs: its account is in int8, asked for in {precision.value}",
+            hint="leave --precision out, or take its float model: edge-deploy table import",
+        )
+
+
+def accounts_of(model: Path, *, table: Path | None, batch: int | None) -> Accounts:
+    """Return the accounts of the model at a path.
+
+    Args:
+        model: an ONNX file.
+        table: a calibration table of it.
+        batch: frames at once; None: what the model is fixed to, else one.
+
+    Raises:
+        EdgeError: if model or table cannot be used, or the model cannot take the batch.
+    """
+    file = read_model_file(model)
+    spec = inspect_file(file)
+    rows = spec.batch or 1 if batch is None else batch
+    graphs = {} if spec.is_quantized else dict.fromkeys(_FLOATS, file.graph)
+    why_no_int8 = None
+    try:
+        graphs[Precision.INT8] = _in_int8(file, spec, table)
+    except ModelError as error:
+        if table is not None:
+            raise
+        why_no_int8 = str(error)
+    return Accounts(
+        spec=spec,
+        table=table,
+        by_precision={kind: _counted(kind, graph, spec, rows) for kind, graph in graphs.items()},
+        why_no_int8=why_no_int8,
+    )
+
+
+def _counted(kind: Precision, graph: Graph, spec: ModelSpec, rows: int) -> ModelAccount:
+    float_type = Precision.FP16 if kind is Precision.INT8 else kind
+    return account_of_model(graph, spec, batch=rows, float_type=float_type)
+
+
+def _in_int8(file: ModelFile, spec: ModelSpec, table: Path | None) -> Graph:
+    if table is not None:
+        forms = Forms(spec, usable_table(table, spec, file.graph), file=file)
+        return graph_from_bytes(forms.qdq_model(QdqForm()).model, str(table))
+    if spec.is_quantized:
+        return file.graph
+    ranges = dict.fromkeys(quantizable_tensors(file.graph), 1.0)  # where the pairs are counts, not what they hold
+    return graph_from_bytes(insert_qdq(file.graph, spec, ranges=ranges, keep_float=()).model, spec.name)

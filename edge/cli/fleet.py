@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli.border import tell
+from edge.cli.paths import READ
 
 if TYPE_CHECKING:
     from edge.config.targets import Inventory, Target
@@ -27,7 +28,7 @@ targets_option = click.option(
     "--targets",
     "--inventory",
     "targets_path",
-    type=click.Path(path_type=Path),
+    type=READ,
     help="Inventory; default: ./targets.toml, then ~/.config/edge-deploy/targets.toml.",
 )
 max_parallel_option = click.option(

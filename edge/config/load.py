@@ -11,11 +11,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from edge.config.convert import convert, split_location
+from edge.config.files import overwritten
 from edge.config.schema import MqttConfig, PipelineConfig, SpoolConfig, StreamConfig
 from edge.config.tracking import tracking_contradictions
 from edge.config.uris import is_fixed, local_path
 from edge.config.yaml_file import read_yaml
-from edge.document import Document, Location
+from edge.document import Document, Location, spell
 from edge.errors import ConfigError
 
 __all__ = ["Pipeline", "load_pipeline", "mqtt_from_options"]
@@ -88,6 +89,19 @@ def _contradictions(pipeline: Pipeline, *, is_for_here: bool) -> Iterator[tuple[
     if config.mqtt is None and config.publish.jsonl is None:
         yield ("publish",), "nothing would leave this machine; add mqtt, or publish.jsonl ('-' is stdout)"
     yield from _spool_contradictions(config.mqtt)
+    yield from _stream_contradictions_of_all(pipeline, is_for_here=is_for_here)
+    yield from _overwritten(pipeline)
+
+
+def _overwritten(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
+    location = overwritten(pipeline)
+    if location is not None:
+        what = spell(location).rstrip(": ") or "this pipeline file"
+        yield ("publish", "jsonl"), f"messages would be written into {what}; name another file"
+
+
+def _stream_contradictions_of_all(pipeline: Pipeline, *, is_for_here: bool) -> Iterator[tuple[Location, str]]:
+    config = pipeline.config
     seen: dict[str, int] = {}
     for index, stream in enumerate(config.streams):
         if stream.id in seen:

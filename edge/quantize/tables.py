@@ -62,14 +62,12 @@ def import_qdq(source: Path, *, out: Path, float_model: Path) -> ImportedTable:
 
     Args:
         source: the Q/DQ model, of quantization-aware training or of a tool that calibrates.
-        out: the table; it is bound to `float_model` as written.
-        float_model: the model without pairs, in one file.
+        out: the table, another file than `source`; it is bound to `float_model` as written.
+        float_model: the model without pairs, in one file that is neither of these.
 
     Raises:
         EdgeError: if the model cannot be used, or one of the files cannot be written; none is written then.
     """
-    if len({path.resolve() for path in (source, out, float_model)}) < 3:
-        raise CalibrationError(f"{source}, {out} and {float_model} are not three files", hint="give each its own name")
     ranges, data, keep_float = read_qdq(source)
     graph = graph_from_bytes(data, f"the float model of {source}")
     found = inspect_graph(graph, path=source, sha256=hashlib.sha256(data).hexdigest())  # errors name what there is

@@ -8,18 +8,20 @@ import click
 
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS, engine_option
+from edge.cli.paths import PIPELINE, Command
 
 __all__ = ["bench"]
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-runtime bench --pipeline gates.yaml
   edge-runtime bench --pipeline gates.yaml --duration 30 --json
-  edge-runtime bench --peaks"""
+  edge-runtime bench --peaks""",
 )
-@click.option("--pipeline", "path", type=click.Path(path_type=Path), help="The pipeline file.")
+@click.option("--pipeline", "path", type=PIPELINE, help="The pipeline file.")
 @click.option("--peaks", "wants_peaks", is_flag=True, help="What the machine reaches at most: INT8, and its memory.")
 @engine_option
 @click.option(

@@ -10,6 +10,7 @@ import click
 
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS
+from edge.cli.paths import PIPELINE, READ, RELEASE, Command
 
 if TYPE_CHECKING:
     from edge.device.device import Device
@@ -18,19 +19,20 @@ __all__ = ["build"]
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-runtime build --release /var/lib/edge-deploy/current
   edge-runtime build --request /var/lib/edge-deploy/build-request.json
-  edge-runtime build --pipeline gates.yaml --root /tmp/device"""
+  edge-runtime build --pipeline gates.yaml --root /tmp/device""",
 )
-@click.option("--pipeline", type=click.Path(path_type=Path), metavar="FILE", help="A pipeline file; nothing is proven.")
-@click.option("--request", type=click.Path(path_type=Path), metavar="FILE", help="What a push has asked for, as JSON.")
-@click.option("--release", type=click.Path(path_type=Path), metavar="DIR", help="A release on this device.")
+@click.option("--pipeline", type=PIPELINE, metavar="FILE", help="A pipeline file; nothing is proven.")
+@click.option("--request", type=READ, metavar="FILE", help="What a push has asked for, as JSON.")
+@click.option("--release", type=RELEASE, metavar="DIR", help="A release on this device.")
 @click.option(
     "--deadline", "deadline_s", type=SECONDS, metavar="S", help="Seconds it may take; by default as in device.toml."
 )
-@click.option("--root", type=click.Path(path_type=Path), default="/", metavar="DIR", help="Stands for /; for tests.")
+@click.option("--root", type=READ, default="/", metavar="DIR", help="Stands for /; for tests.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 @verbosity_option
 def build(

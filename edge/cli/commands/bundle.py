@@ -12,6 +12,7 @@ import click
 
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import golden_limit_option
+from edge.cli.paths import FOLDER, IMAGES, PIPELINE, READ, Command
 from edge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,33 +33,34 @@ def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy bundle pipelines/gates.yaml --golden val/images
   edge-deploy bundle gates.yaml --golden val/images --key ~/.ssh/release --compatible jetson-orin --expires-days 90
   edge-deploy bundle gates-of-may.yaml --golden val/images --downgrade 1795132800 --target gate-01 --expires-days 1
-  SOURCE_DATE_EPOCH=1795132800 edge-deploy bundle gates.yaml -o out --json"""
+  SOURCE_DATE_EPOCH=1795132800 edge-deploy bundle gates.yaml -o out --json""",
 )
-@click.argument("pipeline", type=click.Path(path_type=Path))
+@click.argument("pipeline", type=PIPELINE)
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=FOLDER,
     default=Path("out/bundles"),
     show_default=True,
     metavar="DIR",
     help="Folder of bundles; the new one becomes DIR/PIPELINE-RELEASE.bundle.",
 )
-@click.option("--key", type=click.Path(path_type=Path), metavar="KEY", help="SSH key. Default: the first of ~/.ssh.")
+@click.option("--key", type=READ, metavar="KEY", help="SSH key. Default: the first of ~/.ssh.")
 @click.option(
     "--golden",
-    type=click.Path(path_type=Path),
+    type=IMAGES,
     metavar="DIR",
     help="Images to prove the release on. Default: frames of the pipeline's clips.",
 )
 @click.option(
     "--calibrated-on",
-    type=click.Path(path_type=Path),
+    type=IMAGES,
     metavar="DIR",
     help="The images that the table was made from: leaves them out of the golden frames, for sure.",
 )

@@ -10,6 +10,7 @@ import click
 
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import MAX_DROP, engine_option
+from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, Command
 
 if TYPE_CHECKING:
     from edge.quantize.calibration import Calibration, CalibrationOptions, MaxDrop
@@ -18,21 +19,27 @@ __all__ = ["calibrate"]
 
 _METHODS = ("auto", "mse", "percentile", "minmax", "entropy")
 
-_path = click.Path(path_type=Path)
-
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy calibrate yolo11s.onnx --images gates/ --labels gates-labels/
   edge-deploy calibrate yolo11s.onnx --images gates/ -o yolo11s-gates.calib.json --method mse
   edge-deploy calibrate yolo11s.onnx --images day1/ --method mse --save-histograms day1.npz
   edge-deploy calibrate yolo11s.onnx --histograms day1.npz --histograms day2.npz --method mse
-  edge-deploy calibrate yolo11s.onnx --images gates/ --engine tensorrt --calibrator entropy2 --batch 8"""
+  edge-deploy calibrate yolo11s.onnx --images gates/ --engine tensorrt --calibrator entropy2 --batch 8""",
 )
-@click.argument("model", type=_path)
-@click.option("--images", type=_path, metavar="DIR", help="100 to 2000 images like those of the cameras.")
-@click.option("-o", "--out", type=_path, metavar="FILE", help="Table to write.  [default: MODEL.calib.json]")
+@click.argument("model", type=MODEL)
+@click.option("--images", type=IMAGES, metavar="DIR", help="100 to 2000 images like those of the cameras.")
+@click.option(
+    "-o",
+    "--out",
+    type=WRITTEN,
+    callback=lambda ctx, param, out: out or ctx.params["model"].with_suffix(".calib.json"),
+    metavar="FILE",
+    help="Table to write.  [default: MODEL.calib.json]",
+)
 @click.option("--method", type=click.Choice(_METHODS), help="How ranges are chosen.  [default: auto]")
 @engine_option
 @click.option(
@@ -43,7 +50,7 @@ Examples:
 )
 @click.option("--quantile", type=click.FloatRange(0, 1), metavar="0..1", help="Of the calibrator legacy.")
 @click.option("--cutoff", type=click.FloatRange(0, 1), metavar="0..1", help="Regression cutoff of the same.")
-@click.option("--labels", type=_path, metavar="DIR|FILE", help="YOLO .txt folder or COCO .json; mAP is measured then.")
+@click.option("--labels", type=LABELS, metavar="DIR|FILE", help="YOLO .txt folder or COCO .json; mAP is measured then.")
 @click.option(
     "--max-drop",
     type=MAX_DROP,
@@ -54,8 +61,8 @@ Examples:
     "--symmetric", "is_symmetric", is_flag=True, help="auto without centres (ADR 16): the last resort for speed."
 )
 @click.option("--keep-float", "keep_float", multiple=True, metavar="NODE", help="A layer to be left in float; repeat.")
-@click.option("--save-histograms", type=_path, metavar="FILE", help="Keep what was seen, to be merged elsewhere.")
-@click.option("--histograms", type=_path, multiple=True, metavar="FILE", help="Merge what was seen elsewhere; repeat.")
+@click.option("--save-histograms", type=WRITTEN, metavar="FILE", help="Keep what was seen, to be merged elsewhere.")
+@click.option("--histograms", type=READ, multiple=True, metavar="FILE", help="Merge what was seen elsewhere; repeat.")
 @click.option(
     "--batch",
     "max_batch",
@@ -66,7 +73,7 @@ Examples:
 @click.option("--skip-undecodable", "is_skipping", is_flag=True, help="Leave out files that cannot be decoded.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
-def calibrate(model: Path, out: Path | None, save_histograms: Path | None, as_json: bool, **asked: Any) -> None:
+def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: bool, **asked: Any) -> None:
     """Make the calibration table with which a model runs in INT8.
 
     `auto` tries, on images that no range comes from, which method suits each tensor and which layers have to stay in
@@ -84,23 +91,21 @@ def calibrate(model: Path, out: Path | None, save_histograms: Path | None, as_js
     from edge.quantize.calibration import CalibrationHooks
     from edge.quantize.calibration import calibrate as run
 
-    path = out or model.with_suffix(".calib.json")
     _require_sense(**asked)
     _require_calibrator_alone(save_histograms, **asked)
-    _require_places(path, save_histograms, inputs=(model, *asked["histograms"]))
     options, kind = _options(model, **asked), usable_kind(asked["engine"])
     with stage_bars() as bars:
         done = run(options, kind, CalibrationHooks(on_stage=bars.stage, on_step=bars.advance))
-    files = {path: table_text(done.table).encode()}
+    files = {out: table_text(done.table).encode()}
     if save_histograms is not None:
         files[save_histograms] = observations_bytes(done.observations)
     write_all(files)
     for warning in _warnings(done, has_labels=options.labels is not None):
         click.echo(f"warning: {warning}", err=True)
     if as_json:
-        echo_json(_as_json(done, path))
+        echo_json(_as_json(done, out))
     else:
-        echo_pairs(_lines(done, path))
+        echo_pairs(_lines(done, out))
 
 
 def _options(
@@ -159,20 +164,6 @@ def _require_calibrator_alone(save_histograms: Path | None, *, calibrator: str |
         raise click.UsageError(f"--calibrator {calibrator} chooses ranges itself: leave out {found[0]}")
     if calibrator is None and (found := [option for option, value in settings.items() if value is not None]):
         raise click.UsageError(f"{found[0]} is a setting of a --calibrator, and none is named")
-
-
-def _require_places(table: Path, save_histograms: Path | None, *, inputs: tuple[Path, ...]) -> None:
-    """Say before the work, not after it, that its result cannot be written, or would replace what it is made of."""
-    places = (
-        [("--out", table)] if save_histograms is None else [("--out", table), ("--save-histograms", save_histograms)]
-    )
-    for option, path in places:
-        if path.is_dir() or not path.parent.is_dir():
-            raise click.UsageError(f"{option} {path}: expected a file in a folder that is there")
-        if path.resolve() in {one.resolve() for one in inputs}:
-            raise click.UsageError(f"{option} {path}: is read by this command, and would be lost")
-    if save_histograms is not None and save_histograms.resolve() == table.resolve():
-        raise click.UsageError(f"--save-histograms {save_histograms}: is the table's place already; name another file")
 
 
 def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:

@@ -9,16 +9,16 @@ import click
 
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import engine_option
+from edge.cli.paths import IMAGES, MODEL, READ, WRITTEN, Command
 
 if TYPE_CHECKING:
     from edge.quantize.comparison import Comparison
 
 __all__ = ["compare"]
 
-_path = click.Path(path_type=Path)
-
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Verdicts, of which the first that is true counts:
   float           it stays in float
@@ -30,14 +30,14 @@ Verdicts, of which the first that is true counts:
 \b
 Examples:
   edge-deploy compare yolo11s.onnx --table gates.calib.json --images val/images
-  edge-deploy compare yolo11s.onnx --table gates.calib.json --images val/images --limit 32 --html layers.html"""
+  edge-deploy compare yolo11s.onnx --table gates.calib.json --images val/images --limit 32 --html layers.html""",
 )
-@click.argument("model", type=_path)
-@click.option("--table", type=_path, required=True, metavar="TABLE", help="Calibration table (*.calib.json).")
-@click.option("--images", type=_path, required=True, metavar="DIR", help="Folder of images.")
+@click.argument("model", type=MODEL)
+@click.option("--table", type=READ, required=True, metavar="TABLE", help="Calibration table (*.calib.json).")
+@click.option("--images", type=IMAGES, required=True, metavar="DIR", help="Folder of images.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N images, by name.")
 @engine_option
-@click.option("--html", "page", type=_path, metavar="FILE", help="Also write a page with plots.")
+@click.option("--html", "page", type=WRITTEN, metavar="FILE", help="Also write a page with plots.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
 def compare(
@@ -53,7 +53,6 @@ def compare(
     from edge.engine.select import usable_kind
     from edge.quantize.comparison import TIMED_RUNS, ComparisonOptions, compare_model, images_to_compare
 
-    _require_folder(page)
     options = ComparisonOptions(model=model, table=table, images=images, limit=limit)
     with progress_bar("compare", total=len(images_to_compare(options)) + TIMED_RUNS) as bar:
         found = compare_model(options, usable_kind(engine), on_step=bar.advance)
@@ -65,14 +64,6 @@ def compare(
         _echo_layers(found)
     if page is not None:
         _write_page(page, found)
-
-
-def _require_folder(page: Path | None) -> None:
-    """Refuse before the work what would fail after it."""
-    from edge.errors import ConfigError
-
-    if page is not None and (page.is_dir() or not page.parent.is_dir()):
-        raise ConfigError(f"--html {page}: expected a file in a folder that exists")
 
 
 def _echo_layers(found: Comparison) -> None:

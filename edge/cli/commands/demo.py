@@ -10,6 +10,7 @@ import click
 
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS
+from edge.cli.paths import FOLDER, Command
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,11 +31,12 @@ Where to go next:
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy demo
   edge-deploy demo --cameras 8 --seconds 60 --precision fp32
-  edge-deploy demo --broker localhost:1883 --keep out/demo"""
+  edge-deploy demo --broker localhost:1883 --keep out/demo""",
 )
 @click.option("--cameras", type=click.IntRange(1, 64), default=4, show_default=True)
 @click.option("--seconds", type=SECONDS, default=20.0, show_default=True, help="How long the cameras run.")
@@ -49,7 +51,7 @@ Examples:
 @click.option(
     "--keep",
     "folder",
-    type=click.Path(path_type=Path),
+    type=FOLDER,
     metavar="DIR",
     help="Keep clips, labelled images, calibration table and pipeline here.",
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from edge.cli.lazy import verbosity_option
+from edge.cli.paths import PIPELINE, Command
 
 __all__ = ["doctor"]
 
@@ -14,15 +15,14 @@ _USAGE_OR_CONFIGURATION = 2
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy doctor
   edge-runtime doctor --json
-  edge-runtime doctor --pipeline gates.yaml"""
+  edge-runtime doctor --pipeline gates.yaml""",
 )
-@click.option(
-    "--pipeline", "path", type=click.Path(path_type=Path), help="Measure its engine here, and say what it can serve."
-)
+@click.option("--pipeline", "path", type=PIPELINE, help="Measure its engine here, and say what it can serve.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
 def doctor(path: Path | None, as_json: bool) -> int:

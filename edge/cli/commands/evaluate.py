@@ -9,6 +9,7 @@ import click
 
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import engine_option
+from edge.cli.paths import IMAGES, LABELS, MODEL, READ, Command
 from edge.types import Precision
 
 if TYPE_CHECKING:
@@ -18,17 +19,18 @@ __all__ = ["evaluate"]
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy evaluate yolo11s.onnx --images val/images --labels val/labels
   edge-deploy evaluate yolo11s.onnx --images val2017 --labels instances_val2017.json --json
-  edge-deploy evaluate yolo11s.onnx --images val/images --labels val/labels --table yolo11s.calib.json"""
+  edge-deploy evaluate yolo11s.onnx --images val/images --labels val/labels --table yolo11s.calib.json""",
 )
-@click.argument("model", type=click.Path(path_type=Path))
-@click.option("--images", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Folder of images.")
+@click.argument("model", type=MODEL)
+@click.option("--images", type=IMAGES, required=True, metavar="DIR", help="Folder of images.")
 @click.option(
     "--labels",
-    type=click.Path(path_type=Path),
+    type=LABELS,
     required=True,
     metavar="DIR|FILE",
     help="YOLO .txt folder or COCO .json.",
@@ -40,7 +42,7 @@ Examples:
 )
 @click.option(
     "--table",
-    type=click.Path(path_type=Path),
+    type=READ,
     metavar="TABLE",
     help="Calibration table: measure INT8 as a pipeline with it would run.",
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli.lazy import verbosity_option
+from edge.cli.paths import MODEL, READ, Command
 
 if TYPE_CHECKING:
     from edge.model.obstacles import ModelReport
@@ -17,25 +18,25 @@ if TYPE_CHECKING:
 __all__ = ["inspect"]
 
 _LABELS_SHOWN = 8
-_path = click.Path(path_type=Path)
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy inspect yolo11s.onnx
   edge-deploy inspect yolo11s.onnx --json
   edge-deploy inspect yolo11s.onnx --layers --precision fp16
-  edge-deploy inspect yolo11s.onnx --layers --precision int8 --table gates.calib.json --batch 8"""
+  edge-deploy inspect yolo11s.onnx --layers --precision int8 --table gates.calib.json --batch 8""",
 )
-@click.argument("model", type=_path)
+@click.argument("model", type=MODEL)
 @click.option("--layers", is_flag=True, help="Its account: operations and bytes of each layer, as engines fuse them.")
 @click.option(
     "--precision",
     type=click.Choice(["int8", "fp16", "fp32"]),
     help="Of the account; what INT8 leaves in float is in FP16. Default: int8 with a table or Q/DQ pairs, else fp16.",
 )
-@click.option("--table", type=_path, metavar="TABLE", help="Calibration table that says what the account has in INT8.")
+@click.option("--table", type=READ, metavar="TABLE", help="Calibration table that says what the account has in INT8.")
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Frames at once in the account.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option

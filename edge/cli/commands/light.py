@@ -6,7 +6,7 @@ import click
 
 from edge.runtime.entry import main
 
-__all__ = ["agent", "facts", "health", "recover", "rollback", "trial"]
+__all__ = ["adopt", "agent", "facts", "health", "recover", "rollback", "trial"]
 
 
 def _light(name: str) -> click.Command:
@@ -18,6 +18,7 @@ def _light(name: str) -> click.Command:
     return click.command(name, context_settings=settings, add_help_option=False)(argument(run))
 
 
+adopt = _light("adopt")
 agent = _light("agent")
 facts = _light("facts")
 health = _light("health")

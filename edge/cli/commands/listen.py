@@ -9,19 +9,21 @@ from pathlib import Path
 import click
 
 from edge.cli.lazy import verbosity_option
+from edge.cli.paths import PIPELINE, READ, Command
 
 __all__ = ["listen"]
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy listen --pipeline gates.yaml
   edge-deploy listen --host broker.local --site north --device gate-01
   edge-deploy listen --host localhost --no-tls --json --duration 60
-  edge-deploy listen --pipeline gates.yaml --gaps --duration 600"""
+  edge-deploy listen --pipeline gates.yaml --gaps --duration 600""",
 )
-@click.option("--pipeline", "path", type=click.Path(path_type=Path), help="Take the broker from a pipeline file.")
+@click.option("--pipeline", "path", type=PIPELINE, help="Take the broker from a pipeline file.")
 @click.option("--host", help="Broker, instead of a pipeline file.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Default: 8883, without TLS 1883.")
 @click.option("--site", default="default", show_default=True, help="Topic level of the site.")
@@ -30,7 +32,7 @@ Examples:
 @click.option(
     "--protocol", type=click.Choice(["auto", "v5", "v3.1.1"]), default="auto", help="Default: v5, then v3.1.1."
 )
-@click.option("--ca", type=click.Path(path_type=Path), help="Authorities that the broker's certificate is checked by.")
+@click.option("--ca", type=READ, help="Authorities that the broker's certificate is checked by.")
 @click.option("--credential", help='Name of a secret "user:password".')
 @click.option("--device", default="+", help="One device; default: all of the site.")
 @click.option("--gaps", is_flag=True, help="Show only missing numbers; exit with 4 when some are undeclared.")

@@ -13,6 +13,7 @@ import click
 
 from edge.cli.fleet import max_parallel_option, targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
+from edge.cli.paths import READ_FILE, READ_FOLDER, Command
 from edge.errors import DeployError
 
 if TYPE_CHECKING:
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["provision"]
 
-_PATH = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy provision gate-01 --key ~/.ssh/id_ed25519.pub --signer ~/.ssh/id_ed25519.pub --plan
@@ -36,7 +36,7 @@ Examples:
   edge-deploy provision all --plan --json
   edge-deploy provision gate-01 --cpu-only
   edge-deploy provision all --exactly --key me.pub --signer me.pub --revoked revoked.krl --plan
-  edge-deploy provision gate-01 --undo"""
+  edge-deploy provision gate-01 --undo""",
 )
 @targets_argument
 @targets_option
@@ -44,17 +44,19 @@ Examples:
 @click.option("--admin", metavar="USER", help="Who logs in and may use sudo; by default as ssh_config says.")
 @click.option("--ask-sudo-password", is_flag=True, help="Ask for the password that sudo wants, where it wants one.")
 @click.option(
-    "--key", "keys", multiple=True, type=_PATH, help="Public key that may push, and nothing else. Repeatable."
+    "--key", "keys", multiple=True, type=READ_FILE, help="Public key that may push, and nothing else. Repeatable."
 )
-@click.option("--signer", "signers", multiple=True, type=_PATH, help="Public key whose releases count. Repeatable.")
+@click.option("--signer", "signers", multiple=True, type=READ_FILE, help="Public key whose releases count. Repeatable.")
 @click.option(
     "--downgrade-signer",
     "downgraders",
     multiple=True,
-    type=_PATH,
+    type=READ_FILE,
     help="The same; it may also sign a step back (bundle --downgrade) and a reset of the counters.",
 )
-@click.option("--revoked", type=_PATH, help="Revocation list (KRL): keys that no longer count. Put there or refreshed.")
+@click.option(
+    "--revoked", type=READ_FILE, help="Revocation list (KRL): keys that no longer count. Put there or refreshed."
+)
 @click.option("--exactly", is_flag=True, help="Keys and signers become those named; all others go, as the plan says.")
 @click.option("--lock-me-out", is_flag=True, help="With --exactly: also the keys that this machine uses.")
 @click.option("--name", help="Name of the device; by default the target's. One target only.")
@@ -72,11 +74,11 @@ Examples:
 @click.option("--network", "networks", multiple=True, help="Network of cameras or broker; by default all private ones.")
 @click.option(
     "--wheels",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=READ_FOLDER,
     help="Folder with the wheels that the lock names, instead of downloading them.",
 )
 @click.option("--cpu-only", "is_cpu_only", is_flag=True, help="A Jetson without pycuda: it serves by its CPU.")
-@click.option("--ssh-config", type=_PATH, help="Another ssh_config than yours.")
+@click.option("--ssh-config", type=READ_FILE, help="Another ssh_config than yours.")
 @click.option("--plan", "is_plan", is_flag=True, help="Show each change and make none; exits with 10 if there are any.")
 @click.option("--resume", is_flag=True, help="Go on with a provision of the same that did not end.")
 @click.option("--undo", "is_undo", is_flag=True, help="Take back what provision wrote; data stays.")

@@ -11,6 +11,7 @@ import click
 from edge.cli.fleet import max_parallel_option, targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS, golden_limit_option
+from edge.cli.paths import IMAGES, READ, Command
 
 if TYPE_CHECKING:
     from edge.bundle.folder import Bundle
@@ -20,14 +21,15 @@ __all__ = ["push"]
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy push gates.yaml gate-01
   edge-deploy push out/bundles/gates-3f9a1c07b2de.bundle gate-01 --plan
   edge-deploy push gates.yaml site=north --confirm
-  edge-deploy push gates.yaml all --resume --json"""
+  edge-deploy push gates.yaml all --resume --json""",
 )
-@click.argument("what", type=click.Path(path_type=Path), metavar="PIPELINE_OR_BUNDLE")
+@click.argument("what", type=READ, metavar="PIPELINE_OR_BUNDLE")
 @targets_argument
 @targets_option
 @max_parallel_option
@@ -53,10 +55,10 @@ Examples:
     help="Give a target up as late after so long, whatever it says. Default: 2.3 hours and the time to send.",
 )
 @click.option("--retry-bad", is_flag=True, help="Also a release that has failed on a device before.")
-@click.option("--key", type=click.Path(path_type=Path), metavar="KEY", help="SSH key that signs a pipeline's bundle.")
+@click.option("--key", type=READ, metavar="KEY", help="SSH key that signs a pipeline's bundle.")
 @click.option(
     "--golden",
-    type=click.Path(path_type=Path),
+    type=IMAGES,
     metavar="DIR",
     help="Images to prove a pipeline's bundle on. Default: frames of its clips.",
 )

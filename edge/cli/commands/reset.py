@@ -8,10 +8,9 @@ import click
 
 from edge.cli.fleet import targets_option
 from edge.cli.lazy import verbosity_option
+from edge.cli.paths import READ_FILE, WRITTEN, Command
 
 __all__ = ["reset"]
-
-_PATH = click.Path(path_type=Path, dir_okay=False)
 
 
 def _counts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
@@ -26,15 +25,16 @@ def _counts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy reset gate-01 --key ~/.ssh/release
   edge-deploy reset gate-01 --key ~/.ssh/release -o gate-01.reset
-  edge-deploy reset gate-01 --apply gate-01.reset"""
+  edge-deploy reset gate-01 --apply gate-01.reset""",
 )
 @click.argument("target", metavar="TARGET")
 @targets_option
-@click.option("--key", type=_PATH, metavar="KEY", help="SSH key that signs it. Default: the first of ~/.ssh.")
+@click.option("--key", type=READ_FILE, metavar="KEY", help="SSH key that signs it. Default: the first of ~/.ssh.")
 @click.option(
     "--sequence",
     "sequences",
@@ -44,8 +44,8 @@ Examples:
     help="What it shall count, for all of its channels. Default: the time in seconds, for each.",
 )
 @click.option("--expires-days", type=click.IntRange(1, 30), default=1, show_default=True, help="Not used later.")
-@click.option("-o", "--out", type=_PATH, metavar="FILE", help="Write it and FILE.sig instead of applying it.")
-@click.option("--apply", "given", type=_PATH, metavar="FILE", help="Apply one that was written, with FILE.sig.")
+@click.option("-o", "--out", type=WRITTEN, metavar="FILE", help="Write it and FILE.sig instead of applying it.")
+@click.option("--apply", "given", type=READ_FILE, metavar="FILE", help="Apply one that was written, with FILE.sig.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
 def reset(

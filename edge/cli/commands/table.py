@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edge.cli.lazy import verbosity_option
+from edge.cli.paths import MODEL, READ, WRITTEN, Group
 
 if TYPE_CHECKING:
     from edge.calibrate.lint.finding import Finding
@@ -18,16 +19,16 @@ __all__ = ["table"]
 _VERIFICATION_FAILED = 4
 _CALIBRATORS = ("EntropyCalibration2", "MinMaxCalibration")
 
-_path = click.Path(path_type=Path)
 _json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-_out_option = click.option("-o", "--out", type=_path, required=True, metavar="FILE", help="File to write.")
+_out_option = click.option("-o", "--out", type=WRITTEN, required=True, metavar="FILE", help="File to write.")
 
 
 @click.group(
+    cls=Group,
     epilog="""\b
 Examples:
   edge-deploy table import trt.cache -o gates.calib.json --model yolo11s.onnx
-  edge-deploy table lint gates.calib.json --model yolo11s.onnx"""
+  edge-deploy table lint gates.calib.json --model yolo11s.onnx""",
 )
 def table() -> None:
     """Show, check and convert calibration tables.
@@ -43,7 +44,7 @@ def table() -> None:
 Examples:
   edge-deploy table show gates.calib.json""",
 )
-@click.argument("path", type=_path, metavar="TABLE")
+@click.argument("path", type=READ, metavar="TABLE")
 @_json_option
 @verbosity_option
 def show(path: Path, as_json: bool) -> None:
@@ -71,8 +72,8 @@ Examples:
   edge-deploy table lint gates.calib.json --model yolo11s.onnx
   edge-deploy table lint gates.calib.json --json""",
 )
-@click.argument("path", type=_path, metavar="TABLE")
-@click.option("--model", type=_path, metavar="ONNX", help="Model that the table is to be used with.")
+@click.argument("path", type=READ, metavar="TABLE")
+@click.option("--model", type=MODEL, metavar="ONNX", help="Model that the table is to be used with.")
 @_json_option
 @verbosity_option
 def lint(path: Path, model: Path | None, as_json: bool) -> int:
@@ -100,8 +101,8 @@ def lint(path: Path, model: Path | None, as_json: bool) -> int:
 Examples:
   edge-deploy table diff before.calib.json after.calib.json""",
 )
-@click.argument("first", type=_path, metavar="TABLE")
-@click.argument("second", type=_path, metavar="TABLE")
+@click.argument("first", type=READ, metavar="TABLE")
+@click.argument("second", type=READ, metavar="TABLE")
 @_json_option
 @verbosity_option
 def diff(first: Path, second: Path, as_json: bool) -> None:
@@ -128,12 +129,12 @@ Examples:
   edge-deploy table import trt.cache -o gates.calib.json --model yolo11s.onnx
   edge-deploy table import yolo11s-qat.onnx -o gates.calib.json --float-model yolo11s.onnx""",
 )
-@click.argument("source", type=_path, metavar="SOURCE")
+@click.argument("source", type=MODEL, metavar="SOURCE")
 @_out_option
-@click.option("--model", type=_path, metavar="ONNX", help="Model that a cache is of; binds the table to it.")
+@click.option("--model", type=MODEL, metavar="ONNX", help="Model that a cache is of; binds the table to it.")
 @click.option(
     "--float-model",
-    type=_path,
+    type=WRITTEN,
     metavar="FILE",
     help="File to write the float model of an ONNX to; the table is bound to it.",
 )
@@ -197,7 +198,7 @@ Examples:
   edge-deploy table export gates.calib.json -o trt.cache --tensorrt 8.6.2 --calibrator MinMaxCalibration
   edge-deploy table export gates.calib.json -o gates.ranges.json --format ranges""",
 )
-@click.argument("path", type=_path, metavar="TABLE")
+@click.argument("path", type=READ, metavar="TABLE")
 @_out_option
 @click.option(
     "--format",
@@ -306,8 +307,8 @@ Examples:
   edge-deploy table qdq gates.calib.json --model yolo11s.onnx -o yolo11s-int8.onnx --float16
   edge-deploy table qdq gates.calib.json --model yolo11s.onnx -o yolo11s-int8.onnx --weights float""",
 )
-@click.argument("path", type=_path, metavar="TABLE")
-@click.option("--model", type=_path, required=True, metavar="ONNX", help="The float model that the table is of.")
+@click.argument("path", type=READ, metavar="TABLE")
+@click.option("--model", type=MODEL, required=True, metavar="ONNX", help="The float model that the table is of.")
 @_out_option
 @click.option("--float16", "is_float16", is_flag=True, help="The rest in float16, for strongly typed TensorRT.")
 @click.option(

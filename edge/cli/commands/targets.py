@@ -11,6 +11,7 @@ import click
 from edge.cli.fleet import targets_option
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS
+from edge.cli.paths import READ, Command
 
 if TYPE_CHECKING:
     from edge.config.targets import Inventory, Target
@@ -23,19 +24,20 @@ _STALE_S = 10.0  # the runtime tells of itself every second
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy targets
   edge-deploy targets site=north --check
   edge-deploy targets --targets north.toml --json
-  edge-deploy targets --trust targets.toml"""
+  edge-deploy targets --trust targets.toml""",
 )
 @click.argument("words", nargs=-1, metavar="[TARGET]...")
 @targets_option
 @click.option(
     "--trust",
     "trusted_path",
-    type=click.Path(path_type=Path),
+    type=READ,
     help="Inventory that may name an ssh_config although it is only found in a folder; until one of them changes.",
 )
 @click.option("--check", is_flag=True, help="Ask each target how it is.")

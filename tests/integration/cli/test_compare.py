@@ -63,7 +63,7 @@ def test_html_is_written_beside_the_json(model):
 def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(model):
     told = compare(model, "--html", model.folder / "gone" / "x.html", table="missing.calib.json", expected=2).stderr
 
-    assert "expected a file in a folder that exists" in told
+    assert "expected a file in a folder that is there" in told
 
 
 def test_help_says_the_rule_that_is_computed():

@@ -223,7 +223,8 @@ def test_a_second_interrupt_ends_the_process_at_once(run, clip, tmp_path):
     ("options", "expected"),
     [
         (("--annotate", "/dev/null/x"), "no folder for annotated frames"),
-        (("--stats", "/nowhere/stats.json"), "--stats /nowhere/stats.json: cannot be written"),
+        (("--stats", "/nowhere/stats.json"), "--stats /nowhere/stats.json: expected a file in a folder that is there"),
+        (("--health", "/nowhere/health"), "--health /nowhere/health: expected a file in a folder that is there"),
     ],
 )
 def test_what_cannot_be_written_is_found_out_before_the_run(run, clip, options, expected):

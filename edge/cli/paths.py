@@ -1,0 +1,195 @@
+"""Which paths of a command line are read and which are written: no result replaces what it is made of.
+
+A parameter says so by its type, and a command is a `Command`, which looks before it works. What a folder or a file
+brings along (its images, what a pipeline names) counts as read, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from edge.errors import ConfigError, EdgeError
+
+__all__ = [
+    "FOLDER",
+    "IMAGES",
+    "LABELS",
+    "MODEL",
+    "PIPELINE",
+    "READ",
+    "READ_FILE",
+    "READ_FOLDER",
+    "RELEASE",
+    "STREAMED",
+    "WRITTEN",
+    "Command",
+    "Group",
+    "ReadPath",
+    "WrittenFolder",
+    "WrittenPath",
+]
+
+_STDOUT = Path("-")
+
+
+class ReadPath(click.Path):
+    """What a command reads; `files` gives all files that belong to it."""
+
+    def __init__(self, files: Callable[[Path], Iterable[Path]] = lambda path: (path,), **settings: bool) -> None:
+        super().__init__(path_type=Path, **settings)
+        self.files = files
+
+
+class WrittenPath(click.Path):
+    """A file that a command writes; `may_stream`: also into a pipe or a device, or to stdout (`-`)."""
+
+    def __init__(self, *, may_stream: bool = False) -> None:
+        super().__init__(path_type=Path)
+        self.may_stream = may_stream
+
+
+class WrittenFolder(click.Path):
+    """A folder into which a command puts files of its own names."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+
+class Command(click.Command):
+    """A command that looks at its places before it works."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it.
+
+        Raises:
+            ConfigError: if a result cannot be written where it is wanted, or would replace what is read.
+        """
+        _require_places(ctx)
+        return super().invoke(ctx)
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A path on the command line, and how its parameter is called there."""
+
+    called: str
+    path: Path
+    kind: ReadPath | WrittenPath
+
+
+def _require_places(ctx: click.Context) -> None:
+    places = [place for param in ctx.command.params for place in _places(param, ctx.params.get(param.name or ""))]
+    written = [one for one in places if isinstance(one.kind, WrittenPath) and one.path != _STDOUT]
+    for number, one in enumerate(written):
+        _require_writable(one)
+        for other in written[:number]:
+            if _identity(one.path) == _identity(other.path):
+                raise ConfigError(
+                    f"{one.called} {one.path}: is the place of {other.called} too", hint="name another file"
+                )
+    # Nothing that is not there can be read, so that most command lines cost nothing here.
+    existing = {_identity(one.path): one for one in written if one.path.exists()}
+    for place in places if existing else ():
+        for path in place.kind.files(place.path) if isinstance(place.kind, ReadPath) else ():
+            lost = existing.get(_identity(path))
+            if lost is not None:
+                raise ConfigError(
+                    f"{lost.called} {lost.path}: is read by this command ({place.called}), and would be lost",
+                    hint="name another file",
+                )
+
+
+def _places(param: click.Parameter, value: object) -> Iterator[_Place]:
+    if isinstance(param.type, (ReadPath, WrittenPath)):
+        called = param.human_readable_name.upper() if isinstance(param, click.Argument) else max(param.opts, key=len)
+        for path in value if isinstance(value, tuple) else (value,):
+            if isinstance(path, Path):
+                yield _Place(called, path, param.type)
+
+
+def _require_writable(place: _Place) -> None:
+    path, where = place.path, f"{place.called} {place.path}"
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        mode = None
+    except OSError as error:
+        raise ConfigError(
+            f"{where}: cannot be written: {error.strerror}", hint="name a file in a folder of yours"
+        ) from error
+    if path.is_dir() or not path.parent.is_dir():
+        raise ConfigError(
+            f"{where}: expected a file in a folder that is there", hint="make the folder, or name another"
+        )
+    may_stream = isinstance(place.kind, WrittenPath) and place.kind.may_stream
+    if mode is not None and not stat.S_ISREG(mode) and not may_stream:
+        raise ConfigError(f"{where}: expected a file, this is a pipe or a device", hint="name a file")
+    if not os.access(path if mode is not None else path.parent, os.W_OK):
+        raise ConfigError(f"{where}: cannot be written", hint="name a file in a folder of yours")
+
+
+def _identity(path: Path) -> tuple[int, int] | str:
+    """Return what two names of one file share; a hard link and another spelling are the same file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return os.path.realpath(path)
+    return status.st_dev, status.st_ino
+
+
+def _images(folder: Path) -> Iterable[Path]:
+    from edge.media.stills import list_images
+
+    return list_images(folder)
+
+
+def _labels(path: Path) -> Iterable[Path]:
+    return path.glob("*.txt") if path.is_dir() else (path,)
+
+
+def _model(path: Path) -> Iterator[Path]:
+    from edge.model.graph import external_locations, parsed, read_bytes
+
+    yield path
+    with contextlib.suppress(EdgeError):  # the command itself says what is wrong with it
+        yield from (path.parent / name for name in external_locations(parsed(read_bytes(path), str(path))))
+
+
+def _pipeline(path: Path) -> Iterator[Path]:
+    from edge.config.files import files_of_pipeline
+    from edge.config.load import load_pipeline
+
+    yield path
+    if path.is_file():
+        yield from (file for _, file in files_of_pipeline(load_pipeline(path)))
+
+
+def _release(folder: Path) -> Iterator[Path]:
+    return folder.rglob("*")
+
+
+READ = ReadPath()
+READ_FILE = ReadPath(dir_okay=False)
+READ_FOLDER = ReadPath(file_okay=False)
+IMAGES = ReadPath(_images)
+LABELS = ReadPath(_labels)
+MODEL = ReadPath(_model)
+PIPELINE = ReadPath(_pipeline)
+RELEASE = ReadPath(_release)
+WRITTEN = WrittenPath()
+STREAMED = WrittenPath(may_stream=True)
+FOLDER = WrittenFolder()

@@ -20,7 +20,7 @@ FLOORS = [
     {"types", "protocols", "deadline", "digest", "document", "errors", "log_events", "version"}
     | {"reading", "untrusted", "writing"},
     {"vision", "config", "model", "wire"},
-    {"track"},
+    {"roofline", "track"},
     {"calibrate", "evaluate", "engine", "http", "media", "publish", "bundle", "device", "transport"},
     {"quantize", "client"},
     {"deploy", "runtime", "demo"},

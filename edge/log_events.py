@@ -177,6 +177,11 @@ _ALL = (
         "spool is damaged",
         _NOTHING + ": what is missing is declared as a gap; if it repeats, look at the disk",
     ),
+    LogEvent(
+        "spool-taken-away",
+        "spool was taken away",
+        _NOTHING + ": it is there again; find out who removes or replaces files in /var/lib/edge-runtime",
+    ),
     LogEvent("spool-failed", "spool failed", _REPORT),
     LogEvent("power-loss", "the last run did not end by itself", "look at the power supply, if nobody pulled the plug"),
     LogEvent(

@@ -9,17 +9,18 @@ import contextlib
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from edge.publish.outbox.file import PAGE_BYTES, SpoolDamagedError, connect, translated
+from edge.publish.outbox.file import PAGE_BYTES, SpoolDamagedError, connect, is_plain, place_of, translated
 
 __all__ = ["Disk", "Row", "Start", "salvaged", "salvaged_starts"]
 
 _MOST = 1 << 62  # tickets and epochs
+_COPY_PAGES = 256
 _T = TypeVar("_T", int, float, bytes)
 _COLUMNS = "ticket, start, is_event, at_s, head, body, crc"
 
@@ -66,6 +67,9 @@ class Disk:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        self._log_path = path.with_name(f"{path.name}-wal")
+        self._place = place_of(path)
+        self._log_place: tuple[int, int] | None = None
 
     @classmethod
     def open(cls, path: Path) -> Disk:
@@ -86,6 +90,21 @@ class Disk:
     def used_bytes(self) -> int:
         """What of the file holds something."""
         return (self._pragma("page_count") - self._pragma("freelist_count")) * PAGE_BYTES
+
+    def is_in_place(self) -> bool:
+        """Return whether the next start would find at the path what is written here: nobody took it away."""
+        if self._log_place is None:
+            self._log_place = place_of(self._log_path)
+        return self.is_at_path() and place_of(self._log_path) == self._log_place
+
+    def is_at_path(self) -> bool:
+        """Return whether the file at the path is this one, whatever lies beside it."""
+        return place_of(self.path) == self._place
+
+    def copy_to(self, path: Path, on_step: Callable[[], None]) -> None:
+        """Write all of it into another file, of which there is none yet; `on_step` hears of each part."""
+        with translated(), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as copy:
+            self._connection.backup(copy, pages=_COPY_PAGES, progress=lambda *_: on_step())
 
     def free_bytes(self) -> int:
         """Return what is free on the disk for who is not root."""
@@ -212,6 +231,8 @@ class Disk:
 
 def salvaged(path: Path, most: int = 1 << 20) -> Iterator[Row]:
     """Yield what can be read of a damaged spool, as it goes."""
+    if not is_plain(path):
+        return
     try:
         connection = sqlite3.connect(path, isolation_level=None)
     except sqlite3.Error:
@@ -222,6 +243,8 @@ def salvaged(path: Path, most: int = 1 << 20) -> Iterator[Row]:
 
 def salvaged_starts(path: Path) -> list[Start]:
     """Return the starts of a damaged spool, as far as they can be read."""
+    if not is_plain(path):
+        return []
     try:
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
             return _starts(connection)

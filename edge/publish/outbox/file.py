@@ -11,23 +11,43 @@ import contextlib
 import os
 import re
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from edge.writing import sync_folder
 
-__all__ = ["PAGE_BYTES", "DiskError", "SpoolDamagedError", "connect", "remove", "replace_damaged", "translated"]
+__all__ = [
+    "PAGE_BYTES",
+    "DiskError",
+    "SpoolDamagedError",
+    "connect",
+    "is_plain",
+    "place_of",
+    "remove",
+    "replace_damaged",
+    "translated",
+]
 
 PAGE_BYTES = 4096
 _FORMAT = 1
 _CHECK_S = 2.0
 _STEPS_PER_LOOK = 20_000
 _ASIDE = ".damaged"
+_BESIDE = ("-wal", "-shm", "-journal")
 _WAL_PAGES = 512  # beside the file, and again in it
 # What SQLite says of anything but its content (sqlite.org/rescode.html): whatever else it refuses is damage.
 _OF_THE_DISK = re.compile(
     "disk I/O|is full|unable to open|readonly|is locked|locking protocol|permission|interrupted|out of memory"
+)
+_PLAIN, _FOLDER = "a plain file", "a folder"
+_KINDS = (
+    (stat.S_ISREG, _PLAIN),
+    (stat.S_ISDIR, _FOLDER),
+    (stat.S_ISLNK, "a link"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
 )
 _SCHEMA = """
 CREATE TABLE message(ticket INTEGER PRIMARY KEY, start INTEGER, is_event INTEGER, at_s REAL, head BLOB, body BLOB,
@@ -66,9 +86,10 @@ def connect(path: Path) -> sqlite3.Connection:
         DiskError: when it cannot be opened, or another process has it.
         SpoolDamagedError: when it is none, or damaged.
     """
-    if not path.exists():
-        _make(path)
     with translated():
+        if _kind_of(path) is None:
+            _make(path)
+        _look_at_kinds(path)
         _look_at_header(path)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0)
     try:
@@ -84,25 +105,81 @@ def connect(path: Path) -> sqlite3.Connection:
 def remove(path: Path) -> None:
     """Remove a spool that is closed, and what lies beside it, if it is there."""
     with translated():
-        for suffix in ("", "-wal", "-shm", "-journal"):
+        for suffix in ("", *_BESIDE):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def replace_damaged(path: Path, new: Path) -> Path:
-    """Put the spool `new`, closed, in the place of a damaged one; return where that is now.
+    """Put the spool `new`, closed, in the place of what is at `path`, if anything; return where that is now.
 
-    One that was set aside before goes. A cut on the way leaves the damaged one or the new one at `path`.
+    One that was set aside before goes. A cut on the way leaves the damaged one or the new one at `path`; nothing only
+    where no plain file was there.
     """
-    aside = path.with_name(path.name + _ASIDE)
     with translated():
-        aside.unlink(missing_ok=True)
-        os.link(path, aside)
-        for suffix in ("-wal", "-shm", "-journal"):  # of the damaged one: the new one must not get them
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        aside = _free_aside(path)
+        if _kind_of(path) == _PLAIN:
+            os.link(path, aside)
+        elif _kind_of(path) is not None:
+            path.rename(aside)
+        for suffix in _BESIDE:  # of the damaged one: the new one must not get them
+            _take_away(path.with_name(path.name + suffix))
         sync_folder(path.parent)
         new.replace(path)
         sync_folder(path.parent)
     return aside
+
+
+def is_plain(path: Path) -> bool:
+    """Return whether there is a plain file, which can be read without waiting."""
+    with translated():
+        return _kind_of(path) == _PLAIN
+
+
+def place_of(path: Path) -> tuple[int, int] | None:
+    """Return what tells the file at `path` from all others; None: there is none."""
+    with translated():
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+
+def _kind_of(path: Path) -> str | None:
+    """Return what is at `path`, which is not followed, in words; None: nothing."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+    return next((word for is_such, word in _KINDS if is_such(mode)), "a device")
+
+
+def _free_aside(path: Path) -> Path:
+    """Return a name for what is to be set aside, beside folders that were set aside before."""
+    for number in range(1, 1000):
+        aside = path.with_name(f"{path.name}{_ASIDE}" + (f"-{number}" if number > 1 else ""))
+        if _kind_of(aside) != _FOLDER:
+            aside.unlink(missing_ok=True)
+            return aside
+    raise DiskError(f"too many folders beside {path}")
+
+
+def _take_away(path: Path) -> None:
+    if _kind_of(path) == _FOLDER:
+        path.rename(_free_aside(path))
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _look_at_kinds(path: Path) -> None:
+    """Find what cannot be opened without waiting for ever, or lies elsewhere; what lies beside is set aside at once."""
+    if (kind := _kind_of(path)) != _PLAIN:
+        raise SpoolDamagedError(f"expected {_PLAIN}, got {kind}")
+    for suffix in _BESIDE:
+        beside = path.with_name(path.name + suffix)
+        if (kind := _kind_of(beside)) not in (None, _PLAIN):
+            beside.rename(_free_aside(beside))
+            raise SpoolDamagedError(f"{beside.name}: expected {_PLAIN}, got {kind}")
 
 
 def _make(path: Path) -> None:

@@ -77,7 +77,7 @@ class Keeper:
         self._spool = spool
         self._standing = standing
         self._clock: SpoolClock = standing.clock
-        self._path = standing.disk.path
+        self._path = standing.path
         self._bounds = bounds
         self._on_more = on_more
         self._patience_s = patience_s
@@ -119,7 +119,7 @@ class Keeper:
             self._write(float("inf"), is_ended=True)
         except (DiskError, SpoolDamagedError) as error:
             _log.error("messages are not all on the disk at the end path=%s error=%s", self._path, error)
-        self._disk.close()
+        self._standing.close()
 
     def counts(self) -> Mapping[str, int]:
         """Return how it stands: bytes and seconds as whole numbers, `spool_works` 0 while the disk does not."""
@@ -137,7 +137,7 @@ class Keeper:
     def _tick(self, now_s: float) -> None:
         for part in (self._save, self._bring_back, self._look):
             try:
-                if part == self._bring_back or now_s >= self._retry_s:
+                if now_s >= self._retry_s or (part == self._bring_back and self._standing.is_open):
                     part(now_s)
             except DiskError as error:
                 self._stumble(str(error))
@@ -163,10 +163,14 @@ class Keeper:
                 self._stumble("an internal error")
 
     def _save(self, now_s: float) -> None:
+        if not self._standing.is_open:
+            self._standing.open()
         before_s = -float("inf") if self._is_short else now_s - max(_DUE_S, self._patience_s())
         is_tidy_time = now_s - self._wrote_s >= _TIDY_S and self._spool.has_news()
         is_reached_time = now_s - self._wrote_s >= _REACHED_S and self._reached_now() != self._reached
         is_again = self.trouble.now is not None and not self._is_short
+        if is_again:
+            self._hold_place()
         if is_again and self._spool.is_disk_settled():
             self._standing.renew()  # a full disk takes not even that rows go
             self._spool.take_gone()
@@ -183,6 +187,7 @@ class Keeper:
     def _look(self, now_s: float) -> None:
         if now_s - self._looked_s >= _LOOK_AT_BOUNDS_S or self._wrote_s >= now_s:
             self._looked_s = now_s
+            self._hold_place()
             self._hold_bounds()
 
     # -- writing
@@ -252,6 +257,22 @@ class Keeper:
 
     # -- bounds
 
+    def _hold_place(self) -> None:
+        """Have the file where the next start looks for it: what was removed or replaced is written there anew."""
+        self._spool.is_in_place = self._disk.is_in_place()
+        if self._spool.is_in_place:
+            return
+        try:
+            aside = self._standing.put_back(self._watch.goes_on)
+        except DiskError as error:
+            raise DiskError(f"its file is not in its place any more, and cannot be put back: {error}") from error
+        self._spool.is_in_place = True
+        _log.warning(
+            "spool was taken away path=%s: written anew, what was there instead is set aside as %s",
+            self._path,
+            aside.name,
+        )
+
     def _hold_bounds(self) -> None:
         disk, bounds = self._disk, self._bounds
         self.file_bytes = disk.file_bytes
@@ -313,6 +334,8 @@ class Keeper:
     def _stumble(self, what: str) -> None:
         """Go on in memory, and try again later."""
         self._retry_s = self._now_s() + _RETRY_S
+        if self._spool.not_waited_for():
+            self._on_more()
         self.trouble.say(what)
 
     def _replace(self, what: str) -> None:

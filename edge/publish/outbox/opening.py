@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from edge.publish.messages import GapMessage, InfoMessage
 from edge.publish.outbox.clock import SpoolClock
-from edge.publish.outbox.disk import Disk, Start, salvaged_starts
+from edge.publish.outbox.disk import Disk
 from edge.publish.outbox.file import DiskError, SpoolDamagedError
+from edge.publish.outbox.found import FoundSpool, find_spool
 from edge.publish.outbox.keeper import Bounds, Keeper
 from edge.publish.outbox.kept import Left, open_kept
 from edge.publish.outbox.outbox import Outbox
-from edge.publish.outbox.records import KINDS, Maker, maker_of, open_gap, open_gaps
+from edge.publish.outbox.records import maker_of
 from edge.publish.outbox.spool import Spool
 from edge.publish.outbox.spooled import SpooledOutbox
-from edge.publish.outbox.standing import Standing, damage_gaps, maker_from_start, reached_from_json, rebuilt
+from edge.publish.outbox.standing import Standing
 
 __all__ = ["Opened", "SpoolPlace", "open_outbox"]
 
+# A start that does not know which tickets the disk holds begins where an earlier epoch has not been.
+_TICKET_BITS = 30
+
 _log = logging.getLogger(__name__)
-_gap_decoder = msgspec.json.Decoder(GapMessage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +48,6 @@ class Opened:
     outbox: Outbox
     keeper: Keeper | None
     is_kept: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Spooled:
-    """What lies on the disk; `was_damaged`: this start has put it in the place of a damaged one."""
-
-    disk: Disk
-    makers: dict[int, Maker] = field(default_factory=dict)
-    gaps: Sequence[GapMessage] = ()
-    tickets: dict[int, bool] = field(default_factory=dict)
-    newest_s: float = 0.0
-    starts: Sequence[Start] = ()
-    was_damaged: bool = False
 
 
 def open_outbox(
@@ -81,115 +73,99 @@ def open_outbox(
         on_more: called when there is more to send, from the spool's thread.
         patience_s: how long a message may be on its way before it should be on the disk, too.
     """
-    spooled = None if spool is None else _open_spool(spool.path, info)
-    saved = {} if spooled is None else spooled.tickets
+    found, trouble = (None, "") if spool is None else _find(spool.path, info)
+    saved = {} if found is None else found.tickets
     kept, left = (None, Left()) if ring_path is None else open_kept(ring_path, max_bytes, info=info, saved=saved)
     first_ticket = 1 + max([*saved, *(entry.ticket for entry in left.entries)], default=0)
-    if spooled is None or spool is None:
+    if spool is None:
         outbox = Outbox(device=info.device, max_bytes=max_bytes, live_s=live_s, kept=kept, first_ticket=first_ticket)
         outbox.restore(left.entries, left.gaps)
         return Opened(outbox, None, kept is not None)
+    if found is None:
+        first_ticket = max(first_ticket, info.epoch << _TICKET_BITS)
     maker = maker_of(info)
     state = Spool(maker)
-    outbox = SpooledOutbox(
+    spooled = SpooledOutbox(
         state, device=info.device, max_bytes=max_bytes, live_s=live_s, kept=kept, first_ticket=first_ticket
     )
-    gaps = _gaps(left, spooled, info)
-    standing = Standing(
-        spooled.disk, SpoolClock(spooled.newest_s, time_s=time.time), maker=maker, makers=spooled.makers
-    )
-    keeper = Keeper(outbox, state, standing, bounds=spool.bounds, on_more=on_more, patience_s=patience_s)
-    outbox.restore(left.entries, gaps, saved=saved)
-    _begin(spooled, standing, gaps)
+    clock = SpoolClock(0.0 if found is None else found.newest_s, time_s=time.time)
+    standing = Standing(spool.path, clock, maker=maker)
+    keeper = Keeper(spooled, state, standing, bounds=spool.bounds, on_more=on_more, patience_s=patience_s)
     state.wake = keeper.wake
-    if spooled.was_damaged:
+    if found is None:
+        unsure = _unsure(left)
+        spooled.restore(unsure.entries, unsure.gaps)
+        state.is_usable = False
+        standing.opening = functools.partial(_join, spooled, standing, left, info, first_ticket)
+        keeper.trouble.say(trouble)
+        return Opened(spooled, keeper, kept is not None)
+    gaps = _gaps(left, found, info)
+    spooled.restore(left.entries, gaps, saved=saved)
+    keeper.trouble.say(_begin(found, standing, [gap.encode() for gap in gaps]))
+    if found.was_damaged:
         keeper.trouble.was_damaged()
-    if spooled.tickets:
-        _log.info("messages are on the disk path=%s count=%d", spool.path, len(spooled.tickets))
-    return Opened(outbox, keeper, True)
+    return Opened(spooled, keeper, True)
 
 
-def _open_spool(path: Path, info: InfoMessage) -> _Spooled | None:
+def _find(path: Path, info: InfoMessage) -> tuple[FoundSpool | None, str]:
+    """Return what is on the disk, or why that is not known."""
     try:
-        try:
-            return _read(Disk.open(path))
-        except SpoolDamagedError as error:
-            aside = _replace(path, info)
-            _log.error(
-                "spool is damaged path=%s error=%s: set aside as %s, what is missing is declared as a gap",
-                path,
-                error,
-                aside.name,
-            )
-            return replace(_read(Disk.open(path)), was_damaged=True)
+        return find_spool(path, info), ""
     except (DiskError, SpoolDamagedError) as error:
-        _log.warning("messages are in memory only path=%s error=%s", path, error)
-        return None
+        return None, str(error)
 
 
-def _replace(path: Path, info: InfoMessage) -> Path:
-    """Put in the place of a damaged spool what can be read of it; any number of its starts may be missing."""
-    starts = salvaged_starts(path)
-    makers = [maker_from_start(start) for start in starts]
-    gaps = damage_gaps(makers, maker_of(info), {})
-    if not any(maker.epoch == info.epoch - 1 for maker in makers):
-        gaps += open_gaps(None, info, ())
-    whole = [msgspec.structs.replace(start, is_ended=True) for start in starts]
-    return rebuilt(path, whole, [gap.encode() for gap in gaps])
+def _unsure(left: Left) -> Left:
+    """Return what was in the ring where the disk may hold it, too: what is given up of it may have been sent."""
+    entries = deque(msgspec.structs.replace(entry, was_sent=True) for entry in left.entries)
+    gaps = [msgspec.structs.replace(gap, exact=False) for gap in left.gaps]
+    return Left(entries, gaps, left.epoch, left.is_damaged)
 
 
-def _read(disk: Disk) -> _Spooled:
-    try:
-        starts = disk.starts()
-        makers = {start.epoch: maker_from_start(start) for start in starts}
-        for start in starts:
-            reached_from_json(start.reached, start.epoch)
-        tickets: dict[int, bool] = {}
-        newest_s = 0.0
-        for ticket, is_event, at_s in disk.tickets():
-            tickets[ticket] = is_event
-            newest_s = max(newest_s, at_s)
-        gaps = [_gap_decoder.decode(payload) for payload in disk.gaps()]
-    except msgspec.MsgspecError as error:
-        disk.close()
-        raise SpoolDamagedError(f"expected gap records: {error}") from error
-    except BaseException:
-        disk.close()
-        raise
-    return _Spooled(disk, makers, gaps, tickets, newest_s, starts)
+def _join(outbox: SpooledOutbox, standing: Standing, left: Left, info: InfoMessage, first_ticket: int) -> Disk:
+    """Open the disk of a start that could not do so at its beginning, and take over what lies there.
+
+    Raises:
+        DiskError: when it still cannot be opened, or its messages cannot be put in one order with those of this start.
+        SpoolDamagedError: when not even a new one can be read.
+    """
+    found = find_spool(standing.path, info)
+    if max(found.tickets, default=0) >= first_ticket:
+        found.disk.close()
+        raise DiskError("what it holds is counted beyond this start: the next one takes it over")
+    outbox.join(found.tickets, {entry.ticket for entry in left.entries}, _gaps_of_disk(left, found, info))
+    _begin(found, standing, outbox.gap_payloads())
+    return found.disk
 
 
-def _gaps(left: Left, spooled: _Spooled, info: InfoMessage) -> list[GapMessage]:
+def _gaps(left: Left, spooled: FoundSpool, info: InfoMessage) -> list[GapMessage]:
     """Return all gap records that wait: of the ring, of the disk, and of what a power cut has taken."""
     if left.epoch is None or left.is_damaged:
-        found = [*left.gaps, *(gap for gap in spooled.gaps if gap not in left.gaps)]
+        found = list(left.gaps)
     else:  # the ring has all of them; what it declares may still lie on the disk
         found = [gap if gap in spooled.gaps else msgspec.structs.replace(gap, exact=False) for gap in left.gaps]
-        if spooled.was_damaged:  # of which the ring knows nothing
-            found += [gap for gap in spooled.gaps if gap not in left.gaps]
-    for start in spooled.starts:
-        if not start.is_ended and start.epoch != left.epoch:
-            found += _power_loss(start, spooled.makers[start.epoch], info)
-    return found
+    return [*found, *_gaps_of_disk(left, spooled, info)]
 
 
-def _power_loss(start: Start, maker: Maker, info: InfoMessage) -> Iterable[GapMessage]:
-    """Return which numbers a start may have given that neither the ring nor the disk has."""
-    reached = reached_from_json(start.reached, start.epoch)
-    streams = dict.fromkeys([*maker.streams, *(stream for stream, _, _ in reached)])
-    _log.warning("the last run did not end by itself epoch=%d: what it may have lost is declared", start.epoch)
-    for stream in streams:
-        for of in KINDS:
-            account = stream, start.epoch, of
-            yield open_gap(account, device=info.device, reason="power-loss", first=reached.get(account, 0) + 1)
+def _gaps_of_disk(left: Left, spooled: FoundSpool, info: InfoMessage) -> list[GapMessage]:
+    """Return those of which the ring knows nothing: it knows all of them if its start had this disk."""
+    has_known = not left.is_damaged and left.epoch in {start.epoch for start in spooled.starts}
+    known = [] if has_known and not spooled.was_damaged else [gap for gap in spooled.gaps if gap not in left.gaps]
+    return [*known, *spooled.power_losses(info.device, but=left.epoch)]
 
 
-def _begin(spooled: _Spooled, standing: Standing, gaps: Sequence[GapMessage]) -> None:
-    """Say on the disk that this start has begun, before it gives a number, and that those before are accounted for."""
-    ended = [start.epoch for start in spooled.starts if not start.is_ended]
+def _begin(spooled: FoundSpool, standing: Standing, gaps: Sequence[bytes]) -> str | None:
+    """Say on the disk that this start has begun, before it gives a number, and that those before are accounted for.
+
+    Returns why the disk did not take that, None: it did.
+    """
+    standing.begin(spooled.disk, spooled.makers)
+    if spooled.tickets:
+        _log.info("messages are on the disk path=%s count=%d", standing.path, len(spooled.tickets))
     start = standing.start(b"[]", is_ended=False)
     try:
-        spooled.disk.commit(gaps=[gap.encode() for gap in gaps], start=start, ended=ended)
+        spooled.disk.commit(gaps=gaps, start=start, ended=[start.epoch for start in spooled.unfinished])
         spooled.disk.forget_starts(start.epoch)
     except (DiskError, SpoolDamagedError) as error:
-        _log.warning("messages are in memory only path=%s error=%s", spooled.disk.path, error)
+        return str(error)
+    return None

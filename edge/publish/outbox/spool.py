@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -40,6 +40,7 @@ class Spool:
 
     Attributes:
         is_usable: whether the disk takes messages; events do not wait for one that does not.
+        is_in_place: whether the next start would find them; no message is on the disk only where it would not.
         away: how many are on the disk only, by whether they are events.
         are_gaps_new: whether other gap records wait than those on the disk.
         wake: called when something should not wait.
@@ -48,7 +49,7 @@ class Spool:
     def __init__(self, maker: Maker) -> None:
         self.maker = maker
         self.wake: Callable[[], None] = lambda: None
-        self.is_usable = True
+        self.is_usable = self.is_in_place = True
         self.away = {False: 0, True: 0}
         self.are_gaps_new = False
         self._lock = threading.Lock()
@@ -100,6 +101,22 @@ class Spool:
         self._set_away(away)
         return sum(self.away.values())
 
+    def join(self, saved: Mapping[int, bool], restored: Container[int]) -> int:
+        """Take note of what lies on a disk that is open only now; `restored` were in memory since the beginning.
+
+        Returns how many are on the disk only.
+        """
+        away: dict[bool, list[int]] = {False: [], True: []}
+        for ticket, is_event in saved.items():
+            if self._unwritten.pop(ticket, None) is not None:
+                self._here.add(ticket)
+            elif ticket in restored:  # delivered or declared meanwhile
+                self._gone.add(ticket)
+            else:
+                away[is_event].append(ticket)
+        self._set_away(away)
+        return sum(self.away.values())
+
     def settle(self, ticket: int) -> None:
         """Forget a message: it was delivered, or let go and declared."""
         if self._unwritten.pop(ticket, None) is not None or self._writing.pop(ticket, None) is not None:
@@ -110,7 +127,7 @@ class Spool:
 
     def put_away(self, entry: Entry) -> bool:
         """Take a message out of memory if it is on the disk; return whether it is."""
-        if entry.ticket not in self._here:
+        if entry.ticket not in self._here or not self.is_in_place:
             return False
         self._here.discard(entry.ticket)
         self.away[entry.is_event] += 1
@@ -249,7 +266,7 @@ class Spool:
         with self._lock:
             self._backlog.age(most)
             for _ in range(most):
-                if self._backlog.size_bytes <= self._max_bytes * _SMALL:
+                if self._backlog.size_bytes <= self._max_bytes * _SMALL or not self.is_in_place:
                     return False
                 entry = self._backlog.take_newest_late(self._here)
                 if entry is None or not self.put_away(entry):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from edge.publish.messages import GapMessage, GapReason
@@ -20,6 +20,17 @@ class SpooledOutbox(Outbox):
         super().__init__(spool=spool, **options)
         spool.attach(self._lock, self._backlog, self._max_bytes)
         self._on_disk = spool
+
+    def join(self, saved: Mapping[int, bool], restored: Container[int], gaps: Sequence[GapMessage]) -> None:
+        """Take over what earlier starts have left on a disk that is open only now: options as those of `Spool.join`."""
+        with self._lock:
+            records = [entry_from_message(gap) for gap in gaps]
+            away, declared = self._on_disk.join(saved, restored), sum(record.gap_count for record in records)
+            self._losses.extend(records)
+            self._balance.accepted += len(records) + away
+            self._balance.declared += declared
+            self._balance.numbered += declared + away
+            self._commit()
 
     def gap_payloads(self) -> list[bytes]:
         """Return all gap records that wait or are on their way, as they are to lie on the disk now."""

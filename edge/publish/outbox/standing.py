@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from edge.publish.messages import GapMessage, NumberedKind
 from edge.publish.outbox.clock import SpoolClock
 from edge.publish.outbox.disk import Disk, Row, Start, salvaged
 from edge.publish.outbox.entry import Entry
-from edge.publish.outbox.file import SpoolDamagedError, remove, replace_damaged
+from edge.publish.outbox.file import DiskError, SpoolDamagedError, is_plain, remove, replace_damaged
 from edge.publish.outbox.records import KINDS, Account, Maker, entry_of, open_gap
 from edge.publish.outbox.spool import Spool
 from edge.publish.outbox.spooled import SpooledOutbox
@@ -65,16 +66,59 @@ class Standing:
     """Of the thread that writes.
 
     Attributes:
-        disk: the file.
+        path: of the file.
         clock: the time of its messages.
+        opening: how a file is opened that is not open.
     """
 
-    def __init__(self, disk: Disk, clock: SpoolClock, *, maker: Maker, makers: Mapping[int, Maker]) -> None:
-        self.disk = disk
+    def __init__(self, path: Path, clock: SpoolClock, *, maker: Maker) -> None:
+        self.path = path
         self.clock = clock
+        self.opening: Callable[[], Disk] = self._open_plainly
+        self._disk: Disk | None = None
         self._maker = maker
         self._about = msgspec.json.encode(maker)
-        self._makers = {**makers, maker.epoch: maker}
+        self._makers = {maker.epoch: maker}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open."""
+        return self._disk is not None
+
+    @property
+    def disk(self) -> Disk:
+        """The file.
+
+        Raises:
+            DiskError: when it is not open.
+        """
+        if self._disk is None:
+            raise DiskError("the file could not be opened")
+        return self._disk
+
+    def begin(self, disk: Disk, makers: Mapping[int, Maker]) -> None:
+        """Take over an open file, and what is known of the starts that wrote it."""
+        self._disk = disk
+        self._makers = {**makers, **self._makers}
+
+    def open(self) -> None:
+        """Open a file that is not open.
+
+        Raises:
+            DiskError: when that cannot be done.
+            SpoolDamagedError: when it is damaged.
+        """
+        self._disk = self.opening()
+        self.opening = self._open_plainly
+
+    def close(self) -> None:
+        """Close the file, if it is open."""
+        if self._disk is not None:
+            self._disk.close()
+            self._disk = None
+
+    def _open_plainly(self) -> Disk:
+        return Disk.open(self.path)
 
     def start(self, reached: bytes, *, is_ended: bool) -> Start:
         """Return what is said of this start."""
@@ -97,10 +141,30 @@ class Standing:
         Raises:
             DiskError: when that cannot be done.
         """
-        path = self.disk.path
-        self.disk.close()
-        remove(path)
-        self.disk = Disk.open(path)
+        self.close()
+        remove(self.path)
+        self.open()
+
+    def put_back(self, on_step: Callable[[], None]) -> Path:
+        """Write the file anew at its path, where another one or none is now; return where that other one would be.
+
+        Args:
+            on_step: called when the disk has answered.
+
+        Raises:
+            DiskError: when that cannot be done, or another process has what is there now; all is as it was then.
+            SpoolDamagedError: when the file cannot be read.
+        """
+        with contextlib.suppress(SpoolDamagedError):
+            if is_plain(self.path) and not self.disk.is_at_path():
+                Disk.open(self.path).close()
+        new = self.path.with_name(f".{self.path.name}.new")
+        remove(new)
+        self.disk.copy_to(new, on_step)
+        aside = replace_damaged(self.path, new)
+        self.close()
+        self.open()
+        return aside
 
     def replace(self, outbox: SpooledOutbox, spool: Spool) -> Path:
         """Go on with a new file that holds what can be read of the damaged one; return where that is now.
@@ -109,15 +173,15 @@ class Standing:
             DiskError: when that cannot be done.
             SpoolDamagedError: when the new one cannot be read either.
         """
-        path, reached = self.disk.path, spool.reached()
+        reached = spool.reached()
         self.disk.close()
         gaps = damage_gaps(self._makers.values(), self._maker, reached)
         starts = [
             Start(one.epoch, msgspec.json.encode(one), b"[]", one is not self._maker) for one in self._makers.values()
         ]
-        aside = rebuilt(path, starts, [*outbox.gap_payloads(), *(gap.encode() for gap in gaps)])
-        self.disk = Disk.open(path)
-        outbox.begin_again([(ticket, is_event) for ticket, is_event, _ in self.disk.tickets()], gaps)
+        aside = rebuilt(self.path, starts, [*outbox.gap_payloads(), *(gap.encode() for gap in gaps)])
+        self._disk = disk = Disk.open(self.path)
+        outbox.begin_again([(ticket, is_event) for ticket, is_event, _ in disk.tickets()], gaps)
         return aside
 
 

@@ -31,7 +31,7 @@ def device(tmp_path, make_publisher):
         def start(self, port, **options):
             self.run.mkdir(exist_ok=True)
             self.disk.mkdir(exist_ok=True)
-            place = SpoolPlace(self.disk / "spool.db", self.bounds)
+            place = options.pop("spool", None) or SpoolPlace(self.disk / "spool.db", self.bounds)
             return make_publisher(port, ring_path=self.run / "ring", spool=place, max_bytes=self.max_bytes, **options)
 
     return Device()
@@ -147,26 +147,33 @@ def test_f38_a_disk_that_is_full_is_said_and_publishing_goes_on(
     collector.findings().prove({("east", 41): 12_001}, most_duplicates=0)
 
 
-def test_f38_a_folder_that_cannot_be_written_leaves_memory(device, broker, collector, caplog):
-    device.disk.mkdir(parents=True)
-    (device.disk / "spool.db").mkdir()
-    publisher = device.start(broker.port)
+def test_f38_a_folder_that_is_not_there_leaves_memory_and_is_used_when_it_is(device, broker, collector, caplog):
+    place = SpoolPlace(device.disk / "missing" / "spool.db", ROOMY)
+    publisher = device.start(broker.port, spool=place)
     publisher.publish(detections(1))
     publisher.publish(event(1))
 
     assert publisher.flush(10)
     assert "messages are in memory only" in caplog.text
-    assert "spool_bytes" not in publisher.counts()
+    assert publisher.counts()["spool_works"] == 0
+    place.path.parent.mkdir()
+    wait_until(lambda: publisher.counts()["spool_works"] == 1, what="the disk is used", timeout_s=60)
+    publisher.publish(event(2))
+    wait_until(lambda: len(collector.payloads("/events")) == 2, what="an event that was written first")
 
 
-def test_two_services_do_not_share_a_spool(device, tmp_path, make_publisher, broker, collector, caplog):
+def test_two_services_do_not_share_a_spool_and_the_second_has_it_when_the_first_has_ended(
+    device, tmp_path, make_publisher, broker, collector, caplog
+):
     first = device.start(broker.port)
     second = make_publisher(broker.port, client_id="other", spool=SpoolPlace(device.disk / "spool.db", ROOMY))
     second.publish(detections(1))
 
     assert second.flush(10)
     assert "messages are in memory only" in caplog.text
-    assert first.counts()["spool_works"] == 1
+    assert (first.counts()["spool_works"], second.counts()["spool_works"]) == (1, 0)
+    first.close()
+    wait_until(lambda: second.counts()["spool_works"] == 1, what="the second has it", timeout_s=60)
 
 
 def test_the_birth_of_a_start_raises_no_gap_where_there_was_none(device, broker, collector):

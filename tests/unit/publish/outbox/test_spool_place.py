@@ -1,0 +1,371 @@
+"""A spool that is not where it should be: no folder at the start, another thing in its place, taken away as it runs."""
+
+import contextlib
+import os
+import socket
+import sqlite3
+
+import pytest
+
+from edge.publish.outbox.disk import Disk
+from edge.publish.outbox.file import DiskError
+from tests.support.spool_life import Life
+from tests.support.wait import wait_until
+
+
+@pytest.fixture
+def life(tmp_path):
+    return Life(tmp_path)
+
+
+class Absent:
+    """Takes the folder of a disk away, and gives it back."""
+
+    def __init__(self, life):
+        self.life, self.elsewhere = life, life.disk.with_name("elsewhere")
+        life.disk.rename(self.elsewhere)
+
+    def mend(self):
+        self.elsewhere.rename(self.life.disk)
+        works(self.life)
+
+
+def works(life):
+    """Let the disk be tried again now, and not some seconds later, until it takes messages."""
+
+    def tries():
+        life.keeper._retry_s = -1e9
+        life.keeper.tick()
+        return life.keeper.trouble.now is None
+
+    wait_until(tries, what="the disk works")
+
+
+@pytest.mark.parametrize("has_ring", [True, False])
+def test_a_start_without_its_disk_takes_over_what_is_there_when_it_comes(tmp_path, has_ring, caplog):
+    life = Life(tmp_path, has_ring=has_ring)
+    life.begin().frames(900)
+    life.events(5)
+    life.settle()
+    life.stop()
+    disk = Absent(life)
+    life.begin()
+    assert life.keeper.counts()["spool_works"] == 0
+    assert "messages are in memory only" in life.keeper.trouble.alarm
+    life.frames(50, settled=False)
+    life.events(2)
+    life.keeper.tick()
+    assert life.outbox.counts()["numbered_in_gaps"] == 0
+    disk.mend()
+    life.frames(600)
+    life.deliver()
+
+    found = life.prove()
+    assert not found.open_from
+    assert not life.gaps(), "nothing was lost, so nothing is declared"
+    life.balances()
+    life.stop()
+    life.begin().deliver()
+    life.prove()
+    assert not life.gaps()
+
+
+def test_events_do_not_wait_for_a_disk_that_is_not_there(life):
+    Absent(life)
+    life.begin().events(3)
+    life.keeper.tick()
+    assert [life.outbox.take().number.seq for _ in range(3)] == [1, 2, 3]
+
+
+def test_what_was_delivered_from_the_ring_meanwhile_is_not_sent_again_from_the_disk(life):
+    life.begin().frames(50)
+    life.events(3)
+    life.settle()
+    life.kill()
+    disk = Absent(life)
+    life.begin().deliver()
+    disk.mend()
+    life.frames(10)
+    life.deliver()
+
+    assert life.prove().received["east", 41].keys() == set(range(1, 51))
+    assert not life.gaps()
+
+
+def test_what_memory_could_not_hold_meanwhile_is_declared_and_still_comes_from_the_disk(life):
+    life.begin().frames(50)
+    life.kill()
+    disk = Absent(life)
+    life.begin().frames(3000, settled=False)
+    assert life.balances()["numbered_in_gaps"] > 1000
+    disk.mend()
+    life.deliver()
+
+    life.prove()
+    life.balances()
+
+
+def test_what_a_power_cut_took_is_declared_when_the_disk_comes_and_again_nothing_by_the_next_start(life):
+    life.begin().frames(100)
+    life.frames(10, settled=False)
+    life.cut()
+    disk = Absent(life)
+    life.begin().frames(20, settled=False)
+    disk.mend()
+    life.deliver()
+    assert life.prove().open_from == {("east", 41): 101, ("east events", 41): 1}
+    life.stop()
+    before = len(life.gaps())
+    life.begin().deliver()
+    assert len(life.gaps()) == before
+
+
+def test_a_power_cut_after_the_disk_came_is_declared(life):
+    disk = Absent(life)
+    life.begin().frames(20, settled=False)
+    disk.mend()
+    life.settle()
+    life.frames(7, settled=False)
+    life.cut()
+    life.begin().deliver()
+
+    found = life.prove()
+    assert found.received["east", 41].keys() == set(range(1, 21))
+    assert found.open_from["east", 41] == 21
+
+
+def test_gap_records_on_a_disk_that_the_last_start_never_had_are_not_lost(life):
+    """The ring knows all of them only where its start had the disk."""
+    life.begin().frames(900)
+    life.keeper._bounds = type(life.bounds)(max_bytes=64 << 20, max_age_s=0.0, free_bytes=0)
+    life.keeper._looked_s = -1e9
+    wait_until(lambda: life.keeper.tick() or life.balances()["numbered_in_gaps"] > 500, what="the old ones are let go")
+    life.stop()
+    for path in life.run.iterdir():  # a boot
+        path.unlink()
+    disk = Absent(life)
+    life.begin().frames(10, settled=False)
+    life.kill()
+    disk.elsewhere.rename(life.disk)
+    life.begin().deliver()
+
+    life.prove()
+
+
+def test_a_disk_that_never_comes_ends_in_peace(life, caplog):
+    Absent(life)
+    life.begin().frames(5, settled=False)
+    life.keeper._retry_s = -1e9
+    life.keeper.tick()
+    life.stop()
+    assert "Traceback" not in caplog.text
+
+
+def test_a_disk_that_counts_beyond_this_start_is_left_to_the_next(life):
+    life.begin().frames(10)
+    life.outbox._next_ticket = 1 << 60
+    life.frames(10)
+    life.stop()
+    for path in life.run.iterdir():
+        path.unlink()
+    disk = Absent(life)
+    life.begin().frames(5, settled=False)
+    disk.elsewhere.rename(life.disk)
+    life.keeper._retry_s = -1e9
+    life.keeper.tick()
+    assert "the next one takes it over" in life.keeper.trouble.now
+    life.deliver()
+    life.kill()
+    life.begin().deliver()
+    life.prove()
+    assert len(life.numbers()) == 25
+
+
+def make_pipe(path):
+    os.mkfifo(path)
+
+
+def make_folder(path):
+    path.mkdir()
+    (path / "spool.db").write_bytes(b"of somebody")
+
+
+def make_link(path):
+    other = path.with_name("other.db")
+    with contextlib.closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE mine(word)")
+    path.symlink_to(other)
+
+
+def make_dangling_link(path):
+    path.symlink_to(path.with_name("nowhere"))
+
+
+def make_socket(path):
+    here = os.getcwd()
+    os.chdir(path.parent)  # the names of sockets are short
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path.name)
+    os.chdir(here)
+
+
+def make_nonsense(path):
+    path.write_bytes(b"nonsense")
+
+
+THINGS = (make_pipe, make_folder, make_link, make_dangling_link, make_socket, make_nonsense)
+
+
+def content_beside(life):
+    """What lies in the folder that is not ours."""
+    other, nowhere = life.path.with_name("other.db"), life.path.with_name("nowhere")
+    return (other.read_bytes() if other.exists() else None), nowhere.exists()
+
+
+@pytest.mark.parametrize("make", THINGS)
+def test_f38_what_is_no_file_of_ours_is_set_aside_at_the_start_and_not_followed(life, make, caplog):
+    make(life.path)
+    before = content_beside(life)
+    life.begin().frames(700)
+    life.deliver()
+
+    assert life.numbers() == list(range(1, 701))
+    assert content_beside(life) == before
+    assert "set aside as spool.db.damaged" in caplog.text
+    assert {(gap["epoch"], gap["reason"], gap["to"]) for gap in life.gaps()} == {(40, "spool-corrupt", None)}
+    assert life.path.with_name("spool.db.damaged").lstat()
+    life.stop()
+    for thing in life.disk.glob("spool.db"):
+        thing.unlink()
+    make_folder(life.path)  # and again, beside what was set aside before
+    life.begin().frames(5)
+    assert life.keeper.trouble.now is None
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("make", [make_pipe, make_folder, make_link, make_dangling_link])
+def test_f38_what_lies_beside_the_file_and_is_none_is_not_followed_either(life, make, suffix):
+    life.begin().frames(300)
+    life.stop()
+    make(life.path.with_name(f"spool.db{suffix}"))
+    before = content_beside(life)
+    for path in life.run.iterdir():
+        path.unlink()
+    life.begin().frames(5)
+    life.deliver()
+
+    life.prove()
+    assert content_beside(life) == before
+    assert len(life.numbers()) == 305, "all that can be read is sent"
+
+
+def take_file(life):
+    life.path.unlink()
+
+
+def take_log(life):
+    life.path.with_name("spool.db-wal").unlink()
+
+
+def take_all(life):
+    for path in life.disk.iterdir():
+        path.unlink()
+
+
+def replaced_by(make):
+    def replace(life):
+        life.path.unlink()
+        make(life.path)
+
+    replace.__name__ = make.__name__
+    return replace
+
+
+def replace_log(life):
+    take_log(life)
+    make_folder(life.path.with_name("spool.db-wal"))
+
+
+@pytest.mark.parametrize("has_ring", [True, False])
+@pytest.mark.parametrize("take", [take_file, take_log, take_all, replace_log, *map(replaced_by, THINGS)])
+def test_f38_a_file_that_is_taken_away_from_a_running_service_is_put_back_whole(tmp_path, take, has_ring, caplog):
+    life = Life(tmp_path, has_ring=has_ring)
+    life.begin().frames(900)
+    life.events(5)
+    life.settle()
+    take(life)
+    before = content_beside(life)
+    life.keeper._looked_s = -1e9
+    life.keeper.tick()
+    assert "spool was taken away" in caplog.text
+    life.frames(300)
+    life.cut() if not has_ring else life.kill()
+    life.begin().deliver()
+
+    found = life.prove()
+    assert found.received["east", 41].keys() == set(range(1, 1201))
+    assert found.received["east events", 41].keys() == set(range(1, 6))
+    assert content_beside(life) == before
+
+
+def test_f38_a_folder_that_is_gone_is_said_and_no_message_is_left_to_it(life):
+    life.begin().frames(100)
+    elsewhere = life.disk.with_name("elsewhere")
+    life.disk.rename(elsewhere)
+    for _ in range(3):
+        life.keeper._looked_s = life.keeper._retry_s = -1e9
+        life.keeper.tick()
+        assert life.keeper.counts()["spool_works"] == 0
+        assert "its file is not in its place any more" in life.keeper.trouble.alarm
+    life.frames(3000, settled=False)
+    life.events(2)
+    assert life.outbox.counts()["spool_waiting"] == 0
+    life.disk.mkdir()
+    works(life)
+    life.frames(10)
+    life.kill()
+    life.begin().deliver()
+    life.prove()
+    assert life.numbers("events") == [1, 2]
+
+
+def test_a_file_that_another_process_has_is_not_taken_from_it(life):
+    """As of two services that begin at once: the one whose file was replaced leaves the other's alone."""
+    life.begin().frames(100)
+    life.path.unlink()
+    other = Disk.open(life.path)
+    try:
+        inode = life.path.stat().st_ino
+        life.keeper._looked_s = -1e9
+        life.keeper.tick()
+        assert "is locked" in life.keeper.trouble.alarm
+        assert life.path.stat().st_ino == inode
+    finally:
+        other.close()
+    works(life)
+    assert life.path.stat().st_ino != inode
+    life.kill()
+    life.begin().deliver()
+    assert life.numbers() == list(range(1, 101))
+
+
+def test_a_new_file_that_cannot_be_made_after_the_old_one_is_gone_is_made_later(life, monkeypatch):
+    life.begin().frames(50)
+    life.deliver()
+    wait_until(lambda: life.keeper.tick() or life.keeper._spool.is_disk_settled(), what="nothing is needed of it")
+    life.keeper._stumble("database or disk is full")
+    life.keeper._retry_s = -1e9
+    with monkeypatch.context() as patched:
+
+        def fails(path):
+            raise DiskError("database or disk is full")
+
+        patched.setattr("edge.publish.outbox.standing.Disk.open", fails)
+        life.keeper.tick()
+        life.keeper.tick()
+    works(life)
+    life.frames(20)
+    life.kill()
+    life.begin().deliver()
+    assert life.numbers() == list(range(1, 71))
+    assert not life.gaps()

@@ -10,6 +10,7 @@ import numpy as np
 
 from edge.calibrate.histogram import Histogram
 from edge.cli.compare_lines import SHOWN_WORST, number, percent, precision_of, summary, verdict_lines
+from edge.cli.page import whole_page
 from edge.cli.svg import Band, Point, bars_svg, histogram_svg, points_svg
 from edge.evaluate.layers import LayerError, Quantization, worst_layers
 from edge.quantize.comparison import Comparison
@@ -18,36 +19,21 @@ __all__ = ["comparison_page"]
 
 _BARS = 110
 
+_LIGHT = {"float": "#b0632c", "int8": "#2a6fc9", "count": "#6b7a8f", "range": "#c22f3d", "dead": "#c22f3d66",
+          "worst": "#fdf0e6"}  # fmt: skip
+_DARK = {"float": "#e3995f", "int8": "#6ba6f2", "count": "#8c9bb0", "range": "#f2727d", "dead": "#f2727d80",
+         "worst": "#33281f"}  # fmt: skip
 _STYLE = """
-:root { color-scheme: light dark; --ground: #fcfcfb; --text: #17171a; --quiet: #5c5c63; --grid: #e4e4e1;
-  --float: #b0632c; --int8: #2a6fc9; --count: #6b7a8f; --range: #c22f3d; --dead: #c22f3d66; --worst: #fdf0e6; }
-@media (prefers-color-scheme: dark) { :root { --ground: #18181b; --text: #ececee; --quiet: #a5a5ad; --grid: #36363c;
-  --float: #e3995f; --int8: #6ba6f2; --count: #8c9bb0; --range: #f2727d; --dead: #f2727d80; --worst: #33281f; } }
-body { background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
-  max-width: 70rem; padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin-bottom: .3rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .3rem; }
-h3 { font-size: .9rem; margin: 0; overflow-wrap: anywhere; } p { margin: .3rem 0 .8rem; max-width: 52rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; }
-dd { margin: 0; overflow-wrap: anywhere; }
-dt, .note, figcaption { color: var(--quiet); } .note, figcaption { font-size: .87rem; }
-.wide { overflow-x: auto; } .wide svg { min-width: 46rem; } svg { display: block; width: 100%; height: auto; }
-figure { margin: 0; }
 .grid2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1.4rem; }
-svg text { font: 11px system-ui, sans-serif; fill: var(--quiet); }
-svg text.mark { fill: var(--text); font-weight: 600; }
-.grid { stroke: var(--grid); } .axis { stroke: var(--quiet); } .line { fill: none; stroke: var(--int8); opacity: .45; }
+.line { fill: none; stroke: var(--int8); opacity: .45; }
 .int8 { fill: var(--int8); } .float { fill: var(--float); } .count { fill: var(--count); }
 .missing text { fill: var(--range); }
 circle.float { fill: var(--ground); stroke: var(--float); stroke-width: 2; } .range { fill: var(--range); }
-.dead { fill: var(--dead); } .key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 .9em;
-  border-radius: 2px; vertical-align: -.05em; } .key:first-child { margin-left: 0; }
+.dead { fill: var(--dead); }
 .key.int8 { background: var(--int8); } .key.float { background: var(--float); } .key.range { background: var(--range); }
 .key.dead { background: var(--dead); } .key.ring { background: none; border: 2px solid var(--float); border-radius: 50%;
-  box-sizing: border-box; } .key.dot { border-radius: 50%; }
-table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; width: 100%; }
-th, td { padding: .2rem .55rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--grid); }
-th { vertical-align: bottom; white-space: normal; } td.text, th.text { text-align: left; }
-td.name { white-space: normal; overflow-wrap: anywhere; min-width: 14rem; } tr.worst { background: var(--worst); }
+  box-sizing: border-box; }
+tr.worst { background: var(--worst); }
 tr.kept td { color: var(--quiet); }
 """
 _COLUMNS = (
@@ -63,11 +49,7 @@ def comparison_page(found: Comparison) -> str:
     title = f"INT8 against float: {found.spec.name}"
     sections = (_head(title, found), _error_plot(found, worst), _time_plot(found), _histograms(found, worst),
                 _table(found, worst), _reading(found))  # fmt: skip
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_STYLE}</style></head><body>\n{''.join(sections)}</body></html>\n"
-    )
+    return whole_page(title, "".join(sections), light=_LIGHT, dark=_DARK, style=_STYLE)
 
 
 def _head(title: str, found: Comparison) -> str:

@@ -20,6 +20,9 @@ _COMMANDS = {
     "calibrate": LazyCommand("edge.cli.commands.calibrate", "calibrate", "The table with which a model runs in INT8."),
     "evaluate": LazyCommand("edge.cli.commands.evaluate", "evaluate", "COCO mAP of a model on labelled images."),
     "compare": LazyCommand("edge.cli.commands.compare", "compare", "Layer by layer: what INT8 loses and saves."),
+    "roofline": LazyCommand(
+        "edge.cli.commands.roofline", "roofline", "Before buying: what bounds a model on a machine, layer by layer."
+    ),
     "table": LazyCommand(
         "edge.cli.commands.table", "table", "Calibration tables: show, lint, diff; TensorRT caches and Q/DQ in and out."
     ),

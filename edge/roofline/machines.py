@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from edge.errors import ConfigError
@@ -32,6 +32,11 @@ class Machine:
     def mode(self) -> Mode | None:
         """The power mode."""
         return None if self.mode_name is None else self.facts.modes[self.mode_name]
+
+    def in_each_mode(self) -> Iterator[Machine]:
+        """Yield the machine in each power mode that is known of it."""
+        for name in self.facts.modes:
+            yield replace(self, mode_name=name)
 
     @property
     def called(self) -> str:

@@ -47,8 +47,6 @@ def account_of_model(graph: Graph, spec: ModelSpec, *, batch: int, float_type: P
         batch=batch,
         precision=Precision.INT8 if any(layer.precision is Precision.INT8 for layer in layers) else float_type,
         layers=layers,
-        input_bytes=batch * 3 * size.height * size.width,
-        output_bytes=counter.output_bytes(),
         uncounted=tuple(counter.uncounted),
     )
 
@@ -103,11 +101,6 @@ class _Counter:
                 copied = list(self._copied(node, placed))
                 if copied:
                     yield node, partial(self._join, node, copied)
-
-    def output_bytes(self) -> int:
-        """Return the bytes of what the model gives back, as far as their number is known."""
-        sizes = (math.prod(self._graph.shape(info.name) or (0,)) for info in self._graph.outputs)
-        return sum(sizes) * ELEMENT_BYTES[self._float_type]
 
     def _layer(self, layer: Fused) -> LayerAccount:
         first = layer.first

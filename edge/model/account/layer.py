@@ -120,16 +120,12 @@ class ModelAccount:
     Attributes:
         batch: frames that the figures are of.
         precision: INT8 where any layer computes in it; else that of all.
-        input_bytes: of the frames, as uint8.
-        output_bytes: of what the model gives back.
         uncounted: nodes that work on tensors of unknown size: they are in no figure.
     """
 
     batch: int
     precision: Precision
     layers: tuple[LayerAccount, ...]
-    input_bytes: int
-    output_bytes: int
     uncounted: tuple[str, ...] = ()
 
     @property

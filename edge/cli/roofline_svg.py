@@ -1,0 +1,199 @@
+"""A roofline as SVG text: both axes logarithmic, roofs of a machine, dots of layers; and steps on a line."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from edge.cli.account_lines import amount
+
+__all__ = ["Dot", "Roof", "Segment", "ladder_svg", "roofline_svg", "strip_svg"]
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 26, 26, 48
+_WIDTH, _HEIGHT = 1040, 540
+_LARGEST_PX, _SMALLEST_PX = 26.0, 2.5  # radius of a dot with all of the time, and of one with hardly any
+_LABEL_GAP_PX = 14
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roof:
+    """Operations per second that one precision allows; `style` is a class of the page around."""
+
+    label: str
+    style: str
+    peak: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dot:
+    """One layer: operations per byte, operations per second, its share of the time; `mark` stands beside it."""
+
+    label: str
+    style: str
+    intensity: float
+    rate: float
+    share: float
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A part of a strip: how long it is, and what is shown when it is pointed at."""
+
+    label: str
+    style: str
+    length: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frame:
+    """Where values lie: whole decades of both axes."""
+
+    x_low: int
+    x_high: int
+    y_low: int
+    y_high: int
+
+    def x(self, value: float) -> float:
+        share = (math.log10(value) - self.x_low) / (self.x_high - self.x_low)
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * share
+
+    def y(self, value: float) -> float:
+        share = (math.log10(value) - self.y_low) / (self.y_high - self.y_low)
+        return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * share
+
+
+def roofline_svg(roofs: Sequence[Roof], dots: Sequence[Dot], *, bytes_per_s: float, title: str) -> str:
+    """Return the picture; roofs are given lowest first, dots have an intensity above 0."""
+    frame = _frame(roofs, dots, bytes_per_s)
+    parts = (
+        *_grid(frame), *_ridges(roofs, frame, bytes_per_s), *_slope(roofs, frame, bytes_per_s),
+        *_flats(roofs, frame, bytes_per_s), *_dots(dots, frame),
+    )  # fmt: skip
+    return _svg(_WIDTH, _HEIGHT, title, parts)
+
+
+def _frame(roofs: Sequence[Roof], dots: Sequence[Dot], bytes_per_s: float) -> _Frame:
+    ridges = [roof.peak / bytes_per_s for roof in roofs]
+    x = [dot.intensity for dot in dots] + ridges
+    low, high = math.floor(math.log10(min(x))), math.ceil(math.log10(max(x) * 1.6))
+    rates = [dot.rate for dot in dots] + [roof.peak for roof in roofs]
+    y_low, y_high = math.floor(math.log10(min(rates))), math.ceil(math.log10(max(rates) * 1.2))
+    return _Frame(x_low=low, x_high=high, y_low=y_low, y_high=y_high)
+
+
+def _grid(frame: _Frame) -> Iterator[str]:
+    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+    for power in range(frame.x_low, frame.x_high + 1):
+        x = frame.x(10.0**power)
+        yield _line("grid", x, _TOP, x, bottom)
+        yield _text(x, bottom + 17, f"{10.0**power:g}", anchor="middle")
+    for power in range(frame.y_low, frame.y_high + 1):
+        y = frame.y(10.0**power)
+        yield _line("grid", _LEFT, y, right, y)
+        yield _text(_LEFT - 8, y + 4, amount(10.0**power).replace(".00", "").replace("0.0", "0"), anchor="end")
+    yield _line("axis", _LEFT, bottom, right, bottom)
+    yield _text(_LEFT, _HEIGHT - 12, "operations per byte moved", anchor="start")
+    yield _text(8, 14, "operations per second", anchor="start")
+
+
+def _ridges(roofs: Sequence[Roof], frame: _Frame, bytes_per_s: float) -> Iterator[str]:
+    bottom = _HEIGHT - _BOTTOM
+    for roof in roofs:
+        ridge = roof.peak / bytes_per_s
+        x = frame.x(ridge)
+        yield _line(f"ridge {roof.style}", x, frame.y(roof.peak), x, bottom)
+        yield _text(x, bottom + 33, f"{ridge:.0f}", anchor="middle", style=f"mark {roof.style}")
+
+
+def _slope(roofs: Sequence[Roof], frame: _Frame, bytes_per_s: float) -> Iterator[str]:
+    """Yield what the memory allows, up to the highest roof; it leaves the picture where that is lower."""
+    start = max(10.0**frame.x_low, 10.0**frame.y_low / bytes_per_s)
+    end = roofs[-1].peak / bytes_per_s
+    x1, y1, x2, y2 = frame.x(start), frame.y(start * bytes_per_s), frame.x(end), frame.y(end * bytes_per_s)
+    yield _line("roof memory", x1, y1, x2, y2)
+    angle = math.degrees(math.atan2(y2 - y1, x2 - x1))
+    x, y = x1 + 0.3 * (x2 - x1), y1 + 0.3 * (y2 - y1)
+    text = _text(x, y - 30, f"memory: {bytes_per_s / 1e9:.1f} GB/s", anchor="middle", style="mark")
+    yield f'<g transform="rotate({angle:.1f} {x:.1f} {y:.1f})">{text}</g>'
+
+
+def _flats(roofs: Sequence[Roof], frame: _Frame, bytes_per_s: float) -> Iterator[str]:
+    right = _WIDTH - _RIGHT
+    for roof in roofs:
+        y = frame.y(roof.peak)
+        yield _line(f"roof {roof.style}", frame.x(roof.peak / bytes_per_s), y, right, y)
+        yield _text(right, y - 8, roof.label, anchor="end", style=f"mark {roof.style}")
+
+
+def _dots(dots: Sequence[Dot], frame: _Frame) -> Iterator[str]:
+    """Yield the largest first, so that a small one is never hidden; their marks above all of them."""
+    marks, taken = [], list[float]()
+    for dot in sorted(dots, key=lambda one: -one.share):
+        x, y, radius = frame.x(dot.intensity), frame.y(dot.rate), _radius(dot.share)
+        title = f"<title>{html.escape(dot.label)}</title>"
+        yield f'<circle class="{dot.style}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}">{title}</circle>'
+        if dot.mark and all(abs(x - other) > _LABEL_GAP_PX for other in taken):
+            taken.append(x)
+            marks.append(_text(x + radius * 0.7 + 3, y + radius * 0.7 + 11, dot.mark, anchor="start", style="mark"))
+    yield from marks
+
+
+def _radius(share: float) -> float:
+    return max(_SMALLEST_PX, _LARGEST_PX * math.sqrt(2 * share))
+
+
+def strip_svg(rows: Sequence[tuple[str, Sequence[Segment]]], *, title: str, unit: str) -> str:
+    """Return a bar for each row, its segments end to end, all rows to one scale."""
+    most = max(sum(segment.length for segment in segments) for _, segments in rows)
+    wide, high, step = _WIDTH - _LEFT - 110, 24, 36
+    parts: list[str] = []
+    for number, (name, segments) in enumerate(rows):
+        x, y = float(_LEFT), 8 + step * number
+        parts.append(_text(_LEFT - 8, y + 16, name, anchor="end", style="mark"))
+        for segment in segments:
+            width = wide * segment.length / most
+            parts.append(
+                f'<rect class="{segment.style}" x="{x:.2f}" y="{y}" width="{width:.2f}" height="{high}">'
+                f"<title>{html.escape(segment.label)}</title></rect>"
+            )
+            x += width
+        parts.append(_text(x + 8, y + 16, f"{sum(one.length for one in segments):.3g} {unit}", anchor="start"))
+    return _svg(_WIDTH, 8 + step * len(rows), title, parts)
+
+
+def ladder_svg(steps: Sequence[tuple[str, float, bool]], *, ridge: float, title: str) -> str:
+    """Return steps as bars as long as the logarithm of their value, and where the ridge lies; own ones are marked."""
+    width, step, left = 480, 24, 92
+    values = [value for _, value, _ in steps]
+    low, high = math.log10(min(*values, ridge)) - 0.15, math.log10(max(*values, ridge)) + 0.1
+    room, height = width - left - 64, step * len(steps) + 20
+
+    def x(value: float) -> float:
+        return left + room * (math.log10(value) - low) / (high - low)
+
+    parts = []
+    for number, (label, value, is_own) in enumerate(steps):
+        y = step * number
+        style = "step own" if is_own else "step"
+        parts.append(_text(left - 8, y + 15, label, anchor="end", style="mark" if is_own else "tick"))
+        parts.append(f'<rect class="{style}" x="{left}" y="{y + 3}" width="{x(value) - left:.1f}" height="16" rx="3"/>')
+        parts.append(_text(x(value) + 6, y + 15, f"{value:.3g}", anchor="start", style="mark" if is_own else "tick"))
+    parts.append(_line("ridge", x(ridge), 0, x(ridge), height - 16))
+    parts.append(_text(x(ridge), height - 3, f"ridge {ridge:.0f}", anchor="middle"))
+    return _svg(width, height, title, parts)
+
+
+def _svg(width: int, height: int, title: str, parts: Sequence[str]) -> str:
+    name = html.escape(title)
+    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{name}">{"".join(parts)}</svg>'
+
+
+def _line(style: str, x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<line class="{style}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def _text(x: float, y: float, text: str, *, anchor: str, style: str = "tick") -> str:
+    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(text)}</text>'

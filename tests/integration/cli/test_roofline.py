@@ -1,0 +1,97 @@
+"""`edge-deploy roofline` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.test_commands import command
+from tests.support import models
+
+ROOT = Path(__file__).parents[3]
+MODEL, TABLE = ROOT / "edge/demo/model/traffic.onnx", ROOT / "calib_cache/traffic.calib.json"
+
+
+def roofline(*arguments, expected=0):
+    return command("edge-deploy", "roofline", *arguments, expected=expected)
+
+
+def test_one_machine_layer_by_layer():
+    shown = roofline(MODEL, "--table", TABLE, "--machine", "orin-nano-8gb-super")
+    paragraphs = shown.stdout.split("\n\n")
+
+    assert paragraphs[0].splitlines() == [
+        "Jetson Orin Nano 8 GB, Super (orin-nano-8gb-super)",
+        "102.4 GB/s; dense peaks: INT8 33.4 TOPS (ridge 327), FP16 16.7 TFLOPS (ridge 163), FP32 2.09 TFLOPS "
+        "(ridge 20) operations per byte",
+        "advertised: 67 TOPS, sparse INT8, of GPU and DLA together; here 33.4 dense, 66.8 sparse on the GPU",
+    ]
+    assert len(paragraphs[1].splitlines()) == 1 + 73
+    assert [line.split()[-2] for line in paragraphs[2].splitlines()[1:]] == ["FP32", "FP16", "INT8"]
+    assert "These are bounds" in paragraphs[3]
+    assert [line.partition(":")[0] for line in paragraphs[4].splitlines()[::2]] == [
+        "Kernel size", "Channels", "Output size", "Groups", "Fully connected",
+    ]  # fmt: skip
+    assert shown.stderr == "INT8 by traffic.calib.json\n"
+
+
+def test_json_of_several_machines():
+    found = json.loads(
+        roofline(MODEL, "--machine", "rtx-3080", "--machine", "orin-nx-16gb/15w", "--batch", "4", "--json").stdout
+    )
+
+    assert (found["model"], found["batch"]) == ("traffic", 4)
+    assert [machine["machine"] for machine in found["machines"]] == ["rtx-3080", "orin-nx-16gb/15W"]
+    for machine in found["machines"]:
+        assert [bound["precision"] for bound in machine["bounds"]] == ["fp32", "fp16", "int8"]
+        for bound in machine["bounds"]:
+            assert sum(layer["least_s"] for layer in bound["layers"]) == pytest.approx(4 * bound["least_s_per_frame"])
+            assert 0 < bound["floor_s_per_frame"] <= bound["least_s_per_frame"]
+    assert found["machines"][0]["ridge"]["fp32"] == pytest.approx(39.2, rel=0.01)
+
+
+def test_all_machines_are_compared_when_none_is_named():
+    lines = roofline(MODEL).stdout.splitlines()
+
+    assert {line.split()[-1] for line in lines[1:]} >= {"agx-orin-64gb", "orin-nano-4gb", "rtx-4090", "agx-thor-t5000"}
+    listed = roofline("--list").stdout
+    assert "agx-orin-64gb/MODE_30W" in listed
+    assert "Jetson Orin NX 8 GB, Super, 40W" in listed
+
+
+def test_a_page(tmp_path):
+    page = tmp_path / "roof.html"
+    shown = roofline(MODEL, "--machine", "orin-nx-8gb", "--html", page)
+
+    assert f"{page} written" in shown.stderr
+    assert "Jetson Orin NX 8 GB (orin-nx-8gb)" in page.read_text()
+
+
+def test_bad_input_says_what_to_do(tmp_path):
+    other = models.yolov8(tmp_path / "other.onnx")
+    fixed = models.yolov8(tmp_path / "fixed.onnx", batch=1)
+    open_size = models.yolov8(tmp_path / "open.onnx", dynamic_size=True)
+
+    def told(*arguments):
+        return roofline(*arguments, expected=2).stderr
+
+    assert "machine 'orin-nan-8gb': there is none of that name (nearest: orin-nano-8gb" in told(
+        MODEL, "--machine", "orin-nan-8gb"
+    )
+    assert "has no power mode '30w'; expected one of 15W, 7W" in told(MODEL, "--machine", "orin-nano-8gb/30W")
+    assert "0 is not in the range" in told(MODEL, "--batch", "0")
+    assert "fixed to 1, got a batch of 8; ask for a batch of 1, or export" in told(fixed, "--batch", "8")
+    assert "takes any size" in told(open_size)
+    assert str(TABLE) in (wrong := told(other, "--table", TABLE))
+    assert "model" in wrong
+    assert "add --machine NAME" in told(MODEL, "--html", tmp_path / "x.html")
+    assert "folder" in told(MODEL, "--machine", "rtx-3080", "--html", tmp_path / "no" / "x.html")
+    assert "would be lost" in told(fixed, "--machine", "rtx-3080", "--html", fixed)
+    assert "empty" in told(_empty(tmp_path / "empty.onnx"))
+
+
+def _empty(path):
+    path.write_bytes(b"")
+    return path

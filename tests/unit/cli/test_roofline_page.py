@@ -1,0 +1,124 @@
+"""The page of rooflines, parsed as a browser would, of the demo's model."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from edge.cli.account_lines import aligned, amount
+from edge.cli.roofline_lines import roofline_of
+from edge.cli.roofline_page import roofline_page
+from edge.cli.roofline_svg import Dot, Roof, roofline_svg
+from edge.quantize.account import accounts_of
+from edge.roofline.machines import find_machine
+from edge.types import Precision
+from tests.unit.cli.test_compare_page import EVIL, Page
+
+ROOT = Path(__file__).parents[3]
+LEFT, RIGHT, TOP, BOTTOM, WIDTH, HEIGHT = 64, 26, 26, 48, 1040, 540
+
+
+@pytest.fixture(scope="module")
+def accounts():
+    return accounts_of(ROOT / "edge/demo/model/traffic.onnx", table=ROOT / "calib_cache/traffic.calib.json", batch=None)
+
+
+@pytest.fixture(scope="module")
+def page(accounts):
+    names = ("orin-nano-8gb-super", "agx-orin-64gb/15W", "agx-thor-t5000")
+    return roofline_page(accounts, [roofline_of(accounts, find_machine(name)) for name in names])
+
+
+def test_it_is_well_formed_and_says_of_what_it_is(page):
+    parsed = Page(page)
+
+    assert parsed.all("title")[0] == "Rooflines: traffic"
+    assert "by traffic.calib.json" in parsed.all("dd")
+    assert [text for text in parsed.all("h2") if "Orin" in text or "Thor" in text] == [
+        "Jetson Orin Nano 8 GB, Super (orin-nano-8gb-super)",
+        "Jetson AGX Orin 64 GB, MODE_15W (agx-orin-64gb/MODE_15W)",
+        "Jetson AGX Thor T5000 (agx-thor-t5000)",
+    ]
+    assert any("not published, so not bounded here: INT8, FP16" in text for text in parsed.all("p"))
+    assert sum("advertised: 67 TOPS, sparse INT8" in text for text in parsed.all("p")) == 1
+
+
+def test_nothing_is_fetched_and_nothing_is_without_a_number(page):
+    assert not re.search(r"https?:|//[a-z]|url\(|@import", page.replace(str(ROOT), ""))
+    assert not {"script", "link", "img", "iframe"} & set(Page(page).tags)
+    assert not re.search(r'="(nan|inf|-inf)', page)
+
+
+def test_dark_mode_gives_every_colour_another_value_and_each_is_used(page):
+    light, dark = (set(re.findall(r"(--\w+):", part)) for part in page.split("prefers-color-scheme: dark")[:2])
+
+    assert light == dark == set(re.findall(r"var\((--\w+)\)", page))
+
+
+def test_names_are_escaped(accounts):
+    evil = {
+        kind: dataclasses.replace(
+            one, layers=tuple(dataclasses.replace(layer, name=EVIL, fused=(EVIL,)) for layer in one.layers)
+        )
+        for kind, one in accounts.by_precision.items()
+    }
+    renamed = dataclasses.replace(
+        accounts, by_precision=evil, spec=dataclasses.replace(accounts.spec, name=EVIL, path=Path(EVIL))
+    )
+    text = roofline_page(renamed, [roofline_of(renamed, find_machine("rtx-3080"))])
+
+    assert "script" not in Page(text).tags
+    assert EVIL not in text
+
+
+def test_each_layer_that_computes_has_a_dot_each_precision_a_roof_and_a_ridge(page, accounts):
+    picture = page.split("<svg")[1]
+    int8, fp16 = (accounts.by_precision[kind] for kind in (Precision.INT8, Precision.FP16))
+    computing = [layer for layer in int8.layers if layer.operations]
+
+    assert len(re.findall(r'<circle class="(?:int8|fp16)', picture)) == len(computing)
+    assert picture.count('<circle class="before"') == sum(1 for layer in fp16.layers if layer.operations)
+    assert {name for name in ("int8", "fp16", "fp32") if f'"roof {name}"' in picture} == {"int8", "fp16", "fp32"}
+    assert re.findall(r'class="mark (\w+)"[^>]*>(\d+)<', picture) == [("fp32", "20"), ("fp16", "163"), ("int8", "327")]
+    assert page.split("<svg")[2].count("<rect") == sum(len(one.layers) for one in accounts.by_precision.values())
+
+
+def test_dots_lie_on_their_roof_and_their_area_is_their_share():
+    roofs = [Roof(label="low", style="fp32", peak=1e12), Roof(label="high", style="int8", peak=1e13)]
+    dots = [
+        Dot(label="slope", style="int8", intensity=10, rate=1e12, share=0.1),
+        Dot(label="flat", style="int8", intensity=1000, rate=1e13, share=0.4),
+    ]
+    picture = roofline_svg(roofs, dots, bytes_per_s=1e11, title="t")
+    found = {
+        title: tuple(map(float, (x, y, radius)))
+        for x, y, radius, title in re.findall(r'cx="([\d.]+)" cy="([\d.]+)" r="([\d.]+)"><title>(\w+)<', picture)
+    }
+    slope = [float(value) for value in re.search(
+        r'class="roof memory" x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)"', picture
+    ).groups()]  # fmt: skip
+    flat = float(re.search(r'class="roof int8" x1="[\d.]+" y1="([\d.]+)"', picture)[1])
+
+    assert found["flat"][1] == flat == slope[3]
+    share = (found["slope"][0] - slope[0]) / (slope[2] - slope[0])
+    assert found["slope"][1] == pytest.approx(slope[1] + share * (slope[3] - slope[1]), abs=0.2)
+    assert found["flat"][2] == pytest.approx(2 * found["slope"][2], abs=0.2)
+    # 10 to 10000 operations per byte, 10^12 to 10^14 per second
+    assert found["flat"][0] == pytest.approx(LEFT + (WIDTH - LEFT - RIGHT) * 2 / 3, abs=0.1)
+    assert found["flat"][1] == pytest.approx(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) / 2, abs=0.1)
+
+
+def test_amounts_are_in_three_digits():
+    assert [amount(value) for value in (0, 7, 999.4, 999.6, 1000, 12345, 1e6, 4.474e9, 33.4e12)] == [
+        "0", "7", "999", "1.00 k", "1.00 k", "12.3 k", "1.00 M", "4.47 G", "33.4 T",
+    ]  # fmt: skip
+    assert not any(". " in amount(10**power) for power in range(16))
+    assert all(math.isclose(float(amount(v).split()[0]), v / 1e3, rel_tol=0.01) for v in (1234, 56789, 456789))
+
+
+def test_columns_are_aligned():
+    assert list(aligned([("a", "b", "c"), ("1000", "x", "yy")])) == ["   a  b  c", "1000  x  yy"]

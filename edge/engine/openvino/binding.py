@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from edge.errors import EngineError, MissingDependencyError
 from edge.types import Precision
 
-__all__ = ["available_cores", "import_openvino", "name_and_version", "require_precision"]
+__all__ = ["available_cores", "core", "import_openvino", "name_and_version", "require_precision"]
 
 
 def import_openvino() -> Any:
@@ -30,6 +31,20 @@ def import_openvino() -> Any:
     return openvino
 
 
+@functools.cache
+def core() -> Any:
+    """Return the process's one `ov.Core`, which is kept for good.
+
+    With its first model a core gives the thread an alternate stack for signals, and takes it away at its end, putting
+    back the one before. Of two cores that end in the order in which they began, the second puts back the first's, which
+    is gone by then: the next signal that somebody handles, SIGTERM or Ctrl-C, ends the process by a segmentation fault.
+
+    Raises:
+        MissingDependencyError: if openvino is not installed.
+    """
+    return import_openvino().Core()
+
+
 def name_and_version() -> str:
     """Return e.g. `openvino 2026.4.1`."""
     return f"openvino {import_openvino().__version__.split('-')[0]}"
@@ -47,7 +62,7 @@ def require_precision(precision: Precision) -> None:
 
 
 def _capabilities() -> list[str]:
-    return sorted(import_openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
+    return sorted(core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
 
 
 def available_cores() -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edge.engine.openvino.binding import import_openvino
+from edge.engine.openvino.binding import core, import_openvino
 from edge.engine.openvino.int8 import why_int8_in_float
 from edge.errors import EngineError
 from edge.model.graph import graph_from_bytes, load_graph
@@ -38,7 +38,6 @@ class Compiler:
         largest_of: Sequence[str] = (),
     ) -> None:
         self._ov = import_openvino()
-        self._core = self._ov.Core()
         self._spec = spec
         self._config = dict(config)
         self._content = content
@@ -53,13 +52,13 @@ class Compiler:
         """
         try:
             model = self._with_preprocess(self._with_inner(self._read(rows), rows))
-            return self._core.compile_model(model, "CPU", self._config)
+            return core().compile_model(model, "CPU", self._config)
         except RuntimeError as error:
             raise EngineError(f"{self._spec.path.name}: OpenVINO cannot compile it: {_first_line(error)}") from error
 
     def _read(self, rows: int) -> Any:
         spec = self._spec
-        model = self._core.read_model(self._source())
+        model = core().read_model(self._source())
         size = spec.preprocess.size
         model.reshape({spec.input_name: [rows, 3, size.height, size.width]})
         return model

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edge.engine.openvino.binding import import_openvino
+from edge.engine.openvino.binding import core, import_openvino
 
 __all__ = ["why_int8_in_float"]
 
@@ -22,7 +22,7 @@ def why_int8_in_float() -> str | None:
     A convolution of the largest uint8 by the largest int8 is compiled and run (40 ms, once). docs/adr/0009.
     """
     ov = import_openvino()
-    compiled = ov.Core().compile_model(_convolution(ov), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    compiled = core().compile_model(_convolution(ov), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     kinds = {_word(op, "layerType"): _word(op, "primitiveType") for op in compiled.get_runtime_model().get_ops()}
     if not kinds.get("Convolution", "").lower().endswith("i8"):
         return "OpenVINO has no INT8 convolutions for this CPU"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from edge.engine.kind import Peak
-from edge.engine.openvino.binding import available_cores, import_openvino
+from edge.engine.openvino.binding import available_cores, core, import_openvino
 from edge.engine.openvino.int8 import why_int8_in_float
 
 __all__ = ["cpu_peaks"]
@@ -41,7 +41,7 @@ def _int8() -> Peak:
     made = opset.fake_quantize(images, *_levels(0, 255), 256)
     for _ in range(2):  # the second takes the levels of the first, and its time is most of the whole
         made = opset.fake_quantize(_convolution(opset, made), *_levels(0, 255), 256)
-    compiled = ov.Core().compile_model(ov.Model([made], [images], "int8"), "CPU", _config(cores))
+    compiled = core().compile_model(ov.Model([made], [images], "int8"), "CPU", _config(cores))
     request = compiled.create_infer_request()
     request.set_input_tensor(ov.Tensor(np.zeros((cores, _CHANNELS, _SIDE, _SIDE), np.float32)))
     elapsed_s = _fastest_s(request.infer)

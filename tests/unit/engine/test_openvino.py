@@ -306,6 +306,29 @@ def test_an_engine_that_is_made_after_gstreamer_was_loaded_works(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+_SIGNALLED_LAST = """
+import gc
+import signal
+import sys
+from pathlib import Path
+from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
+from edge.model.inspect import inspect_model
+signal.signal(signal.SIGTERM, lambda number, frame: print("handled", flush=True))
+engines = [OpenVinoEngine(inspect_model(Path(sys.argv[1])), OpenVinoOptions(max_batch=1)) for _ in range(2)]
+while engines:
+    engines.pop(0).close()
+    gc.collect()
+    signal.raise_signal(signal.SIGTERM)
+"""
+
+
+def test_a_signal_is_handled_after_engines_that_ended_in_the_order_in_which_they_began(tmp_path):
+    command = [sys.executable, "-c", _SIGNALLED_LAST, models.yolov8(tmp_path / "model.onnx")]
+    done = subprocess.run(command, capture_output=True, text=True)
+
+    assert (done.returncode, done.stdout) == (0, "handled\nhandled\n"), done.stderr
+
+
 _WHO_IS_TOLD = """
 import threading
 from edge.engine.openvino.binding import import_openvino

@@ -18,7 +18,7 @@ FILES = sorted((ROOT / "edge").rglob("*.py"))
 
 FLOORS = [
     {"types", "protocols", "deadline", "digest", "document", "errors", "log_events", "version"}
-    | {"reading", "untrusted", "writing"},
+    | {"reading", "stdout", "untrusted", "writing"},
     {"vision", "config", "model", "wire"},
     {"roofline", "track"},
     {"calibrate", "evaluate", "engine", "http", "media", "publish", "bundle", "device", "transport"},

@@ -10,8 +10,12 @@ from pathlib import Path
 
 from edge import writing
 from edge.errors import CalibrationError
+from edge.reading import read_file
 
 __all__ = ["read_bytes", "read_text", "write_all", "write_whole"]
+
+
+_MOST_BYTES = 1 << 30  # histograms of a model with thousands of tensors have a hundredth of it
 
 
 def read_bytes(path: Path) -> bytes:
@@ -21,7 +25,7 @@ def read_bytes(path: Path) -> bytes:
         CalibrationError: if it cannot be read.
     """
     try:
-        return path.read_bytes()
+        return read_file(path, most_bytes=_MOST_BYTES, follows_links=True)
     except OSError as error:
         raise CalibrationError(f"{path}: cannot be read: {error.strerror}") from error
 

@@ -7,11 +7,13 @@ import json
 import logging
 import os
 import sys
+import traceback
 from typing import NoReturn
 
 import click
 
 from edge.errors import ConfigError, DeployError, EdgeError, MissingDependencyError, ModelError
+from edge.stdout import stdout_problem
 
 __all__ = ["INTERRUPTED", "exit_code_of", "run_command", "tell"]
 
@@ -36,7 +38,7 @@ def exit_code_of(command: click.Command, *, is_service: bool) -> int:
     """Run `command` and return its exit code, with every error told."""
     try:
         code = command.main(standalone_mode=False)
-        return code if isinstance(code, int) else 0
+        return _full_stdout() or (code if isinstance(code, int) else 0)
     except click.ClickException as error:
         error.show()
         return _USAGE_ERROR
@@ -47,10 +49,27 @@ def exit_code_of(command: click.Command, *, is_service: bool) -> int:
         tell(f"error: {error}{_code_and_numbers(error)}")
         return _service_code(error) if is_service and "INVOCATION_ID" in os.environ else error.exit_code
     except Exception as error:  # the border: everything else is ours to mend
+        if isinstance(error, OSError) and (full := _full_stdout(error if _is_of_echo(error) else None)):
+            return full
         if logging.getLogger("edge").isEnabledFor(logging.INFO):
             logging.getLogger(__name__).exception("internal error")
         tell(f"internal error: {type(error).__name__}: {error}; run again with -v and report it")
         return _INTERNAL_ERROR
+
+
+def _full_stdout(raised: OSError | None = None) -> int:
+    """Return the exit code where standard output took not all of the result, with that told; else 0."""
+    problem = stdout_problem(raised)
+    if problem is None:
+        return 0
+    tell(f"error: {problem}")
+    return problem.exit_code
+
+
+def _is_of_echo(error: OSError) -> bool:
+    """Return whether an error came from printing, whose errors name no file."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code is click.echo.__code__
 
 
 def _code_and_numbers(error: EdgeError) -> str:

@@ -11,6 +11,9 @@ import click
 __all__ = ["LazyCommand", "LazyGroup", "verbosity_option"]
 
 
+_VERBOSITY = "edge.cli.verbosity"
+
+
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
     """Where a command lives, and its one line of help."""
@@ -48,6 +51,7 @@ class LazyGroup(click.Group):
 
 
 def _set_verbosity(ctx: click.Context, param: click.Parameter, value: int) -> None:
+    value = ctx.meta[_VERBOSITY] = max(value, ctx.meta.get(_VERBOSITY, 0))  # before the subcommand it counts, too
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(value, 2)]
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("edge").setLevel(level)

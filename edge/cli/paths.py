@@ -28,6 +28,7 @@ __all__ = [
     "READ_FILE",
     "READ_FOLDER",
     "RELEASE",
+    "SSH_CONFIG",
     "STREAMED",
     "WRITTEN",
     "Command",
@@ -41,11 +42,18 @@ _STDOUT = Path("-")
 
 
 class ReadPath(click.Path):
-    """What a command reads; `files` gives all files that belong to it."""
+    """What a command reads; `files` gives all files that belong to it, `may_stream` lets a pipe or a device be one."""
 
-    def __init__(self, files: Callable[[Path], Iterable[Path]] = lambda path: (path,), **settings: bool) -> None:
+    def __init__(
+        self,
+        files: Callable[[Path], Iterable[Path]] = lambda path: (path,),
+        *,
+        may_stream: bool = False,
+        **settings: bool,
+    ) -> None:
         super().__init__(path_type=Path, **settings)
         self.files = files
+        self.may_stream = may_stream
 
 
 class WrittenPath(click.Path):
@@ -94,6 +102,8 @@ class _Place:
 def _require_places(ctx: click.Context) -> None:
     places = [place for param in ctx.command.params for place in _places(param, ctx.params.get(param.name or ""))]
     written = [one for one in places if isinstance(one.kind, WrittenPath) and one.path != _STDOUT]
+    for place in places:
+        _require_no_stream(place)
     for number, one in enumerate(written):
         _require_writable(one)
         for other in written[:number]:
@@ -121,6 +131,19 @@ def _places(param: click.Parameter, value: object) -> Iterator[_Place]:
                 yield _Place(called, path, param.type)
 
 
+def _require_no_stream(place: _Place) -> None:
+    """Refuse a pipe, which would be waited for, and a device, which may have no end."""
+    try:
+        mode = place.path.stat().st_mode
+    except OSError:
+        return  # whoever opens it says so
+    if not place.kind.may_stream and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise ConfigError(
+            f"{place.called} {place.path}: expected a file, this is a pipe or a device",
+            hint="name a file; what a pipe gives has to be kept in one first",
+        )
+
+
 def _require_writable(place: _Place) -> None:
     path, where = place.path, f"{place.called} {place.path}"
     try:
@@ -135,9 +158,6 @@ def _require_writable(place: _Place) -> None:
         raise ConfigError(
             f"{where}: expected a file in a folder that is there", hint="make the folder, or name another"
         )
-    may_stream = isinstance(place.kind, WrittenPath) and place.kind.may_stream
-    if mode is not None and not stat.S_ISREG(mode) and not may_stream:
-        raise ConfigError(f"{where}: expected a file, this is a pipe or a device", hint="name a file")
     if not os.access(path if mode is not None else path.parent, os.W_OK):
         raise ConfigError(f"{where}: cannot be written", hint="name a file in a folder of yours")
 
@@ -162,7 +182,8 @@ def _labels(path: Path) -> Iterable[Path]:
 
 
 def _model(path: Path) -> Iterator[Path]:
-    from edge.model.graph import external_locations, parsed, read_bytes
+    from edge.model.external import external_locations
+    from edge.model.graph import parsed, read_bytes
 
     yield path
     with contextlib.suppress(EdgeError):  # the command itself says what is wrong with it
@@ -184,6 +205,7 @@ def _release(folder: Path) -> Iterator[Path]:
 
 READ = ReadPath()
 READ_FILE = ReadPath(dir_okay=False)
+SSH_CONFIG = ReadPath(may_stream=True, dir_okay=False)  # /dev/null: none at all
 READ_FOLDER = ReadPath(file_okay=False)
 IMAGES = ReadPath(_images)
 LABELS = ReadPath(_labels)

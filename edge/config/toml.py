@@ -11,6 +11,7 @@ from typing import Any
 
 from edge.document import Document, Location
 from edge.errors import ConfigError
+from edge.reading import read_file
 
 __all__ = ["read_toml"]
 
@@ -31,11 +32,7 @@ def read_toml(path: Path) -> Document[ConfigError]:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-        if len(content) > _MAX_BYTES:
-            raise ConfigError(f"{path}: more than {_MAX_BYTES} bytes; this is no such file")
-        return content.decode("utf-8")
+        return read_file(path, most_bytes=_MAX_BYTES, follows_links=True).decode("utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint="see docs/targets.md") from None
     except UnicodeDecodeError as error:

@@ -10,6 +10,7 @@ import yaml
 
 from edge.document import Document, Location, spell
 from edge.errors import ConfigError
+from edge.reading import read_file
 
 __all__ = ["read_yaml", "yaml_text"]
 
@@ -24,7 +25,7 @@ def read_yaml(path: Path) -> Document[ConfigError]:
         ConfigError: if it is unreadable or is no such YAML.
     """
     try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        root = yaml.compose(read_file(path, follows_links=True).decode("utf-8"), Loader=yaml.SafeLoader)
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read: {error.strerror}", hint="give the path of a pipeline file"

@@ -11,9 +11,12 @@ from typing import Any
 
 from edge.errors import DatasetError
 from edge.evaluate.truth import GroundTruth
+from edge.reading import read_file
 from edge.types import ImageSize
 
 __all__ = ["CocoLabels", "class_id_from_category_id"]
+
+_MOST_BYTES = 4 << 30  # ten times those of COCO's training images
 
 
 @dataclass(slots=True)
@@ -136,7 +139,7 @@ def _size(entry: Mapping[str, Any]) -> ImageSize | None:
 
 def _document(path: Path) -> Mapping[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(read_file(path, most_bytes=_MOST_BYTES, follows_links=True))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise DatasetError(f"{path}: expected a COCO JSON file: {error}") from error
     if not isinstance(document, dict):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from edge.errors import DatasetError
 from edge.evaluate.truth import GroundTruth
+from edge.reading import read_file
 from edge.types import ImageSize
 
 __all__ = ["YoloLabels"]
@@ -44,7 +45,7 @@ class YoloLabels:
         """Return what is on the image `stem` (see `edge.evaluate.truth.Labels`)."""
         path = self._folder / f"{stem}.txt"
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = read_file(path, follows_links=True).decode("utf-8").splitlines()
         except FileNotFoundError:
             self._unlabelled.append(stem)
             return GroundTruth.of([], [])

@@ -6,7 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.model.graph import Graph, external_locations, graph_of_proto, parsed, read_bytes
+from edge.model.external import MOST_EXTERNAL_BYTES, external_locations
+from edge.model.graph import Graph, graph_of_proto, parsed, read_bytes
 
 __all__ = ["ModelFile", "read_model_file"]
 
@@ -40,7 +41,7 @@ def read_model_file(path: Path) -> ModelFile:
     digest, others = hashlib.sha256(content), external_locations(proto)
     graph = graph_of_proto(proto, str(path), folder=path.parent)
     for location in others:
-        digest.update(read_bytes(path.parent / location))
+        digest.update(read_bytes(path.parent / location, MOST_EXTERNAL_BYTES))
     if others:
         content = graph.proto.SerializeToString()
     return ModelFile(path=path, sha256=digest.hexdigest(), content=content, graph=graph)

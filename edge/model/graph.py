@@ -18,13 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import MissingDependencyError, ModelError
+from edge.model.external import load_external
 from edge.model.node import Dim, Node, TensorInfo
 from edge.model.order import sort_nodes
+from edge.reading import read_file
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, TensorProto
+    from onnx import AttributeProto
     from onnx import ModelProto as ModelProto
     from onnx import NodeProto as NodeProto
+    from onnx import TensorProto as TensorProto
     from onnx import ValueInfoProto as ValueInfoProto
 
 __all__ = [
@@ -32,7 +35,6 @@ __all__ = [
     "Graph",
     "Node",
     "TensorInfo",
-    "external_locations",
     "graph_from_bytes",
     "graph_of_proto",
     "infer_shapes",
@@ -230,7 +232,7 @@ def graph_of_proto(proto: ModelProto, where: str, *, folder: Path | None = None)
         ModelError: as `load_graph`.
     """
     onnx = onnx_module()
-    _load_external(proto, where, folder)
+    load_external(proto, where, folder, onnx)
     sort_nodes(proto)
     try:
         if proto.ByteSize() < _LARGEST_MESSAGE_BYTES:
@@ -238,7 +240,18 @@ def graph_of_proto(proto: ModelProto, where: str, *, folder: Path | None = None)
     except onnx.checker.ValidationError as error:
         reason = str(error).strip().splitlines()[0]
         raise ModelError(f"{where}: not a valid ONNX model: {reason}", hint="export it again") from error
-    return Graph(proto)
+    graph = Graph(proto)
+    _require_sizes(graph, where)
+    return graph
+
+
+def _require_sizes(graph: Graph, where: str) -> None:
+    for info in graph.inputs:
+        if any(isinstance(dim, int) and dim < 1 for dim in info.shape):
+            raise ModelError(
+                f'{where}: input "{info.name}" is declared as {info.shape}, expected sizes of at least 1',
+                hint="export it again, a size that may vary under a name",
+            )
 
 
 def parsed(data: bytes, where: str) -> ModelProto:
@@ -266,39 +279,14 @@ def parsed(data: bytes, where: str) -> ModelProto:
     return proto
 
 
-def _load_external(proto: ModelProto, where: str, folder: Path | None) -> None:
-    locations = external_locations(proto)
-    if not locations:
-        return
-    if folder is None:
-        raise ModelError(f"{where}: its weights lie in other files ({', '.join(locations)}), which bytes do not carry")
-    missing = [location for location in locations if not (folder / location).is_file()]
-    if missing:
-        raise ModelError(
-            f"{where}: its weights lie in {', '.join(missing)}, expected beside the model, not found",
-            hint="copy these files along, or export into one file",
-        )
-    onnx = onnx_module()
-    try:
-        onnx.external_data_helper.load_external_data_for_model(proto, str(folder))
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise ModelError(f"{where}: its external weights cannot be read: {error}", hint="export it again") from error
-
-
-def external_locations(proto: ModelProto) -> list[str]:
-    """Return the files that a model keeps weights in, as it names them, sorted."""
-    entries = (entry for tensor in proto.graph.initializer for entry in tensor.external_data)
-    return sorted({entry.value for entry in entries if entry.key == "location"})
-
-
-def read_bytes(path: Path) -> bytes:
-    """Return the content of a file.
+def read_bytes(path: Path, most_bytes: int = _LARGEST_MESSAGE_BYTES) -> bytes:
+    """Return the content of a file, which has at most `most_bytes`.
 
     Raises:
-        ModelError: if it cannot be read.
+        ModelError: if it cannot be read, or is longer.
     """
     try:
-        return path.read_bytes()
+        return read_file(path, most_bytes=most_bytes, follows_links=True)
     except OSError as error:
         raise ModelError(f"{path}: expected a readable ONNX file: {error.strerror}") from error
 

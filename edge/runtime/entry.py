@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from edge.errors import EdgeError
+from edge.stdout import write_stdout
 
 if TYPE_CHECKING:
     from edge.device.device import Device
@@ -112,8 +113,7 @@ def _facts(arguments: Sequence[str]) -> int:
     options = _parser("facts", _FACTS, "  edge-runtime facts").parse_args(arguments)
     from edge.device.facts import facts_as_json, gather_facts
 
-    json.dump(facts_as_json(gather_facts(_device(options.root).layout)), sys.stdout, indent=2)
-    sys.stdout.write("\n")
+    write_stdout(json.dumps(facts_as_json(gather_facts(_device(options.root).layout)), indent=2) + "\n")
     return 0
 
 
@@ -126,7 +126,7 @@ def _health(arguments: Sequence[str]) -> int:
 
     health = read_health(Layout(options.root).health)
     if health is not None:
-        sys.stdout.write(encode_health(health).decode())
+        write_stdout(encode_health(health).decode())
     now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     why = why_unwell(health, now_boottime_ns=now_ns, max_age_s=options.max_age)
     if why is not None:

@@ -8,15 +8,17 @@ import click
 
 from edge.cli.fleet import targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
+from edge.cli.paths import Command
 
 __all__ = ["confirm"]
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy confirm gate-01
-  edge-deploy confirm gate-01 --release 3f9a1c07b2de"""
+  edge-deploy confirm gate-01 --release 3f9a1c07b2de""",
 )
 @targets_argument
 @targets_option

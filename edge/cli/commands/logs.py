@@ -9,6 +9,7 @@ import click
 
 from edge.cli.fleet import targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
+from edge.cli.paths import Command
 
 if TYPE_CHECKING:
     from edge.wire.status import LogsAnswer
@@ -17,10 +18,11 @@ __all__ = ["logs"]
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy logs gate-01
-  edge-deploy logs gate-01 -n 500"""
+  edge-deploy logs gate-01 -n 500""",
 )
 @targets_argument
 @targets_option

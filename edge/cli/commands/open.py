@@ -17,11 +17,13 @@ from edge.cli.border import tell
 from edge.cli.commands.run import stop_on_signals
 from edge.cli.fleet import choose, targets_option
 from edge.cli.lazy import verbosity_option
+from edge.cli.paths import Command
 
 __all__ = ["open_page"]
 
 
 @click.command(
+    cls=Command,
     name="open",
     epilog="""\b
 Examples:

@@ -13,7 +13,7 @@ import click
 
 from edge.cli.fleet import max_parallel_option, targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
-from edge.cli.paths import READ_FILE, READ_FOLDER, Command
+from edge.cli.paths import READ_FILE, READ_FOLDER, SSH_CONFIG, Command
 from edge.errors import DeployError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ Examples:
     help="Folder with the wheels that the lock names, instead of downloading them.",
 )
 @click.option("--cpu-only", "is_cpu_only", is_flag=True, help="A Jetson without pycuda: it serves by its CPU.")
-@click.option("--ssh-config", type=READ_FILE, help="Another ssh_config than yours.")
+@click.option("--ssh-config", type=SSH_CONFIG, help="Another ssh_config than yours.")
 @click.option("--plan", "is_plan", is_flag=True, help="Show each change and make none; exits with 10 if there are any.")
 @click.option("--resume", is_flag=True, help="Go on with a provision of the same that did not end.")
 @click.option("--undo", "is_undo", is_flag=True, help="Take back what provision wrote; data stays.")

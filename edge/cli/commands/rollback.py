@@ -8,16 +8,18 @@ import click
 
 from edge.cli.fleet import max_parallel_option, targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
+from edge.cli.paths import Command
 
 __all__ = ["rollback"]
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy rollback gate-01
   edge-deploy rollback gate-01 --to 3f9a1c07b2de
-  edge-deploy rollback site=north --json"""
+  edge-deploy rollback site=north --json""",
 )
 @targets_argument
 @targets_option

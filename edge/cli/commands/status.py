@@ -10,6 +10,7 @@ import click
 
 from edge.cli.fleet import targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
+from edge.cli.paths import Command
 
 if TYPE_CHECKING:
     from edge.wire.status import HealthReport, KeptReport, StatusAnswer
@@ -18,11 +19,12 @@ __all__ = ["status"]
 
 
 @click.command(
+    cls=Command,
     epilog="""\b
 Examples:
   edge-deploy status gate-01
   edge-deploy status all --table
-  edge-deploy status site=north --json"""
+  edge-deploy status site=north --json""",
 )
 @targets_argument
 @targets_option

@@ -30,6 +30,7 @@ Examples:
   edge-deploy table import trt.cache -o gates.calib.json --model yolo11s.onnx
   edge-deploy table lint gates.calib.json --model yolo11s.onnx""",
 )
+@verbosity_option
 def table() -> None:
     """Show, check and convert calibration tables.
 

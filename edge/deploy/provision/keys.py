@@ -10,6 +10,7 @@ from pathlib import Path
 
 from edge.bundle.ssh_keygen import run_ssh_keygen
 from edge.errors import DeployError
+from edge.reading import read_file
 
 __all__ = ["PublicKey", "Revocations", "read_public_key", "read_revocations"]
 
@@ -57,7 +58,7 @@ def read_public_key(path: Path) -> PublicKey:
         DeployError: `request.key`, if it cannot be read, is a private key or is no key.
     """
     try:
-        text = path.read_text(encoding="utf-8", errors="replace").strip()
+        text = read_file(path, follows_links=True).decode("utf-8", "replace").strip()
     except OSError as error:
         raise _wrong(path, f"cannot be read: {error.strerror}", "give the path of a .pub file") from None
     if "PRIVATE KEY" in text:
@@ -77,9 +78,7 @@ def read_revocations(path: Path, trusted: Iterable[PublicKey]) -> Revocations:
         DeployError: `request.revoked`, if it cannot be read, is no such list, or revokes one of `trusted`.
     """
     try:
-        if path.stat().st_size > _MOST_REVOKED_BYTES:
-            raise _unusable(path, f"has more than {_MOST_REVOKED_BYTES} bytes")
-        content = path.read_bytes()
+        content = read_file(path, most_bytes=_MOST_REVOKED_BYTES, follows_links=True)
     except OSError as error:
         raise _unusable(path, f"cannot be read: {error.strerror}") from None
     listed = run_ssh_keygen("-Q", "-l", "-f", str(path))

@@ -15,6 +15,7 @@ from edge.bundle.sign import RESET as NAMESPACE
 from edge.bundle.sign import sign
 from edge.deploy.push.link import Link
 from edge.errors import DeployError
+from edge.reading import read_file
 from edge.transport.channel import Channel
 from edge.wire.ending import Nothing, Problem, error_of
 from edge.wire.peer import PROVISION
@@ -117,11 +118,15 @@ def write_reset(order: SignedReset, path: Path) -> None:
 def read_reset(path: Path) -> SignedReset:
     """Return what `write_reset` wrote; DeployError `bundle.file`."""
     try:
-        return SignedReset(content=path.read_bytes(), signature=_beside(path).read_bytes())
+        return SignedReset(content=_read(path), signature=_read(_beside(path)))
     except OSError as error:
         raise DeployError(
             "bundle.file", f"{error.filename}: cannot be read: {error.strerror}", hint="copy both files again"
         ) from None
+
+
+def _read(path: Path) -> bytes:
+    return read_file(path, follows_links=True)
 
 
 def _beside(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig, TlsConfig
 from edge.errors import ConfigError
+from edge.reading import open_file
 
 __all__ = ["Endpoint", "endpoint_from_config", "topic_root"]
 
@@ -105,6 +107,7 @@ def _load_client_certificate(context: ssl.SSLContext, files: TlsConfig, base_dir
 
 def _load(key: str, path: Path, load: Callable[[Path], None]) -> None:
     try:
+        os.close(open_file(path, follows_links=True))  # OpenSSL would wait for a pipe
         load(path)
     except ssl.SSLError as error:
         raise ConfigError(

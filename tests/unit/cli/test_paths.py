@@ -16,6 +16,7 @@ from edge.cli.paths import (
     PIPELINE,
     READ,
     RELEASE,
+    SSH_CONFIG,
     STREAMED,
     WRITTEN,
     Command,
@@ -51,8 +52,7 @@ PATHS = [
 @pytest.mark.parametrize(("name", "command", "param"), PATHS, ids=lambda value: getattr(value, "name", None) or value)
 def test_each_path_says_whether_it_is_read_or_written(name, command, param):
     assert isinstance(param.type, ReadPath | WrittenPath | WrittenFolder)
-    if isinstance(param.type, WrittenPath):
-        assert isinstance(command, Command)
+    assert isinstance(command, Command)
 
 
 def looked_at(*, written, read):
@@ -213,3 +213,16 @@ def test_each_command_refuses_what_it_reads_as_the_place_of_a_result(tmp_path, m
     with pytest.raises(ConfigError, match=f"{re.escape(lost)}: is read by this command .*, and would be lost"):
         group.main(words.split(), standalone_mode=False)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_pipes_and_devices_are_not_read(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("fifo")
+
+    for path in (tmp_path / "fifo", tmp_path / "link", "/dev/zero", "/dev/null"):
+        for kind in (READ, MODEL, IMAGES, LABELS, PIPELINE, RELEASE):
+            with pytest.raises(
+                ConfigError, match=f"--in {path}: expected a file, this is a pipe or a device; name a file"
+            ):
+                looked_at(written=WRITTEN, read=kind)([], [path])
+    looked_at(written=WRITTEN, read=SSH_CONFIG)([], ["/dev/null"])

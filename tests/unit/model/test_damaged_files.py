@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import onnx
 import pytest
@@ -19,7 +21,7 @@ def test_missing_file(tmp_path):
 
 
 def test_folder(tmp_path):
-    with pytest.raises(ModelError, match="Is a directory"):
+    with pytest.raises(ModelError, match="expected a regular file, got a folder"):
         inspect_model(tmp_path)
 
 
@@ -90,6 +92,47 @@ def test_external_weights_cut_short_are_refused(tmp_path):
 
     with pytest.raises(ModelError, match=r"external weights cannot be read|not a valid"):
         load_graph(path)
+
+
+def changed(path, change):
+    proto = onnx.load(path, load_external_data=False)
+    change(proto)
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def without_lengths(proto):
+    for tensor in proto.graph.initializer:
+        kept = [entry for entry in tensor.external_data if entry.key != "length"]
+        del tensor.external_data[:]
+        tensor.external_data.extend(kept)
+
+
+@pytest.mark.parametrize("change", [lambda proto: None, without_lengths], ids=["with lengths", "without"])
+def test_a_terabyte_of_sparse_external_weights_is_not_read(tmp_path, change):
+    path = changed(_with_external_weights(tmp_path), change)
+    os.truncate(tmp_path / "tiny.weights", 1 << 40)
+
+    with pytest.raises(ModelError, match=r"tiny\.weights: expected at most \d+ bytes for its \d+ tensors, it has 1099"):
+        inspect_model(path)
+
+
+def test_a_tensor_that_is_said_to_have_more_than_its_shape_is_not_read(tmp_path):
+    def lengthen(proto):
+        entries = [entry for tensor in proto.graph.initializer for entry in tensor.external_data]
+        next(entry for entry in entries if entry.key == "length").value = str(1 << 40)
+
+    with pytest.raises(ModelError, match=r'tensor "\w+" of shape \(.*\) is said to have 1099511627776 bytes'):
+        inspect_model(changed(_with_external_weights(tmp_path), lengthen))
+
+
+@pytest.mark.parametrize(("axis", "size"), [(2, -96), (3, 0), (0, -1), (1, -3), (0, -(2**62))])
+def test_an_input_of_a_size_that_no_picture_has_is_refused(tmp_path, axis, size):
+    def declare(proto):
+        proto.graph.input[0].type.tensor_type.shape.dim[axis].dim_value = size
+
+    with pytest.raises(ModelError, match=r'input "images" is declared as \(.*\), expected sizes of at least 1'):
+        inspect_model(changed(yolov8(tmp_path / "m.onnx"), declare))
 
 
 def test_digest_covers_external_weights(tmp_path):

@@ -26,6 +26,7 @@ from edge.types import ColourOrder, HeadFamily, ImageSize, ModelSpec, PadPositio
 __all__ = ["ModelOverrides", "inspect_file", "inspect_graph", "inspect_model"]
 
 _QUANTIZERS = frozenset(("QuantizeLinear", "DequantizeLinear"))
+_DYNAMIC = ("DynamicQuantizeLinear", "ConvInteger", "MatMulInteger")  # scales found anew in each frame, by no table
 _DETECTION = "detect"
 
 
@@ -64,6 +65,7 @@ def inspect_graph(graph: Graph, *, path: Path, sha256: str, overrides: ModelOver
         ModelError: if it is not a detector that we decode, or contradicts `overrides`.
     """
     stated = overrides or ModelOverrides()
+    _require_static(graph, path)
     metadata = read_metadata(graph.metadata)
     try:
         picture = picture_input(graph)
@@ -161,6 +163,17 @@ def _provenance(graph: Graph, metadata: ExportMetadata) -> Sequence[str]:
     if metadata.description:
         sentences.append(f'the file describes itself as "{metadata.description}"')
     return sentences
+
+
+def _require_static(graph: Graph, path: Path) -> None:
+    kinds = [node.op_type for node in graph.nodes]
+    found = [f"{kinds.count(kind)} {kind}" for kind in _DYNAMIC if kind in kinds]
+    if found:
+        raise ModelError(
+            f"{path}: expected a float model or one with Q/DQ pairs, this one is quantized dynamically "
+            f"({', '.join(found)})",
+            hint="take the float model that it was made of; edge-deploy calibrate makes INT8 of that",
+        )
 
 
 def _refusal(path: Path, graph: Graph, reason: str) -> ModelError:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import onnx
 
 from edge.model.inspect import inspect_model
@@ -34,10 +35,13 @@ def test_qdq_nodes_are_counted(tmp_path):
 def test_integer_operators_are_named(tmp_path):
     path = yolov8(tmp_path / "tiny.onnx")
     model = onnx.load(path)
-    model.graph.node.insert(0, onnx.helper.make_node("DynamicQuantizeLinear", ["images"], ["q", "s", "z"], name="dql"))
+    stored = {"m": np.ones((2, 2), np.uint8), "s": np.float32(0.5), "z": np.uint8(0)}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(v), name) for name, v in stored.items())
+    node = onnx.helper.make_node("QLinearMatMul", ["m", "s", "z", "m", "s", "z", "s", "z"], ["q"], name="ql")
+    model.graph.node.insert(0, node)
     path.write_bytes(model.SerializeToString())
 
-    assert "It has 1 DynamicQuantizeLinear nodes, integer operators that TensorRT does not run" in _sentences(path)
+    assert "It has 1 QLinearMatMul nodes, integer operators that TensorRT does not run" in _sentences(path)
 
 
 def test_old_opset_is_said(tmp_path):

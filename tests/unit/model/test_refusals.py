@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from onnx import TensorProto
+from onnxruntime.quantization import quantize_dynamic
 
 from edge.errors import ModelError
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.types import HeadFamily
 from tests.support import wrong_models as wrong
-from tests.support.models import ultralytics_metadata, yolov8, yolov10
+from tests.support.models import ultralytics_metadata, yolov5, yolov8, yolov10, yolox
+
+
+def quantized_dynamically(path: Path, make) -> Path:
+    source = make(path.with_name("float.onnx"))
+    quantize_dynamic(source, path)
+    return path
+
+
+@pytest.mark.parametrize("make", [yolov5, yolov8, yolov10, yolox])
+def test_a_model_that_is_quantized_dynamically_is_called_so_in_every_family(tmp_path, make):
+    path = quantized_dynamically(tmp_path / "m.onnx", make)
+    told = set()
+    for _ in range(3):
+        with pytest.raises(ModelError) as caught:
+            inspect_model(path)
+        told.add(str(caught.value))
+
+    assert len(told) == 1
+    assert re.fullmatch(
+        rf"{path}: expected a float model or one with Q/DQ pairs, this one is quantized dynamically "
+        r"\(\d+ DynamicQuantizeLinear, \d+ ConvInteger\); take the float model .*; edge-deploy calibrate makes INT8 .*",
+        *told,
+    )
+
 
 REASONS = [
     (wrong.yolov8_pose, r"one is Mul of Add of Mul of Conv: keypoints"),

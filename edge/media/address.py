@@ -45,6 +45,11 @@ class Address:
         return self.scheme == "file" or (is_web and urlsplit(self.location).path.lower().endswith(_FILE_SUFFIXES))
 
     @property
+    def is_device(self) -> bool:
+        """Whether it is a camera of this machine."""
+        return self.scheme in _OPTIONS
+
+    @property
     def is_missing(self) -> bool:
         """Whether it is a file of this machine that is not there, or not for us."""
         try:

@@ -72,6 +72,8 @@ class Camera:
         on_status: called with every change of state or reason, by the reading thread; must return at once. A stream
             that is down stays down until frames arrive again, however often it is tried meanwhile. `close` changes no
             state: who closes knows why.
+        address: what is logged of where it is; without secrets.
+        remedy: what is logged of what to do when it is lost and the error does not tell.
     """
 
     def __init__(
@@ -86,6 +88,8 @@ class Camera:
         backoff: Backoff | None = None,
         watch: Callable[[bool], Watch] | None = None,
         on_status: Callable[[StreamStatus], None] | None = None,
+        address: str = "",
+        remedy: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = stream
@@ -98,6 +102,8 @@ class Camera:
         self._begin_watch = watch
         self._watch: Watch | None = None
         self._on_status = on_status
+        self._address = address
+        self._remedy = remedy
         self._clock = clock
         self._lock = threading.RLock()
         self._closing = threading.Event()
@@ -297,7 +303,7 @@ class Camera:
         with self._lock:
             if self._begin_watch is not None and not self._closing.is_set():
                 self._watch = self._begin_watch(is_refused)
-        self._report(StreamState.DOWN, error.problem)
+        self._report(StreamState.DOWN, error.problem, remedy=error.hint or self._remedy)
 
     def _drop_source(self) -> None:
         """Close the source in a helper thread: rtspsrc is known to hang now and then while it is stopped."""
@@ -317,10 +323,18 @@ class Camera:
             return FILE_SILENCE_S
         return self._stall_s if self._phase is Phase.STREAMING else self._first_frame_s
 
-    def _report(self, state: StreamState, reason: str) -> None:
-        if self._status is not None and (self._status.state, self._status.reason) == (state, reason):
+    def _report(self, state: StreamState, reason: str, *, remedy: str = "") -> None:
+        before = self._status
+        if before is not None and (before.state, before.reason) == (state, reason):
             return
         self._status = StreamStatus(stream=self._stream, state=state, reason=reason, reconnects=self._reconnects)
-        _log.info("stream %s stream=%s reconnects=%d reason=%s", state.value, self._stream, self._reconnects, reason)
+        # A camera that is lost, and one that is back, is what the journal is read for; a start is not.
+        is_news = bool(remedy) or (before is not None and before.state is StreamState.DOWN)
+        words = reason.removeprefix(f"{self._address}: ") + (f"; {remedy}" if remedy else "")
+        _log.log(
+            logging.WARNING if is_news else logging.INFO,
+            "stream %s stream=%s address=%s reconnects=%d reason=%s",
+            *(state.value, self._stream, self._address, self._reconnects, words),
+        )
         if self._on_status is not None:
             self._on_status(self._status)

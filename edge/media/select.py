@@ -17,6 +17,7 @@ from edge.media.gstreamer.source import GstSource
 from edge.media.login import Login
 from edge.media.probe import Watch, is_there
 from edge.media.rate import RateLimitedSource
+from edge.media.remedy import remedy_of
 from edge.media.shedding import Order
 from edge.protocols import FrameSource
 from edge.types import Preprocess, StreamId
@@ -78,6 +79,8 @@ def make_source(
         first_frame_s=_KEYFRAME_S if decoder == "nvmm" else _FIRST_FRAME_S,
         watch=None if address.is_file_like else watch,
         on_status=on_status,
+        address=address.shown,
+        remedy=remedy_of(address.scheme),
     )
     return camera if stream.max_fps is None else RateLimitedSource(camera, stream.max_fps)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from edge.errors import MissingDependencyError, SourceError
 from edge.media.address import Address, redact
+from edge.media.remedy import IS_REFUSED, IS_UNKNOWN
 from edge.types import ImageSize
 
 __all__ = ["Decoder", "is_available", "load", "rgb_from_frame"]
@@ -21,7 +22,11 @@ __all__ = ["Decoder", "is_available", "load", "rgb_from_frame"]
 _HINT = "pip install edge-deploy[pyav]"
 _OPEN_S, _READ_S = 5.0, 4.0
 _SLICE_S = 1.0  # FFmpeg is not to be interrupted but by its own timeout: reads are cut, so that a stop is noticed
-_REFUSALS = ("HTTPUnauthorizedError", "HTTPForbiddenError", "HTTPNotFoundError")
+_REFUSALS = {
+    "HTTPUnauthorizedError": IS_REFUSED,
+    "HTTPForbiddenError": IS_REFUSED,
+    "HTTPNotFoundError": IS_UNKNOWN,
+}
 
 # ISO/IEC 23091-2 codes of the matrix -> swscale's; 0 and 2 say nothing, which means BT.601 (docs/adr/0003-colour.md).
 _BT601 = 5
@@ -158,7 +163,11 @@ class Decoder:
             words = f"no answer for {_OPEN_S if is_opening else _READ_S:g} s"
         is_refusal = type(error).__name__ in _REFUSALS
         is_bad_file = is_opening and self._address.scheme == "file"
-        return SourceError(f"{self._address.shown}: {redact(str(words))}", is_permanent=is_refusal or is_bad_file)
+        return SourceError(
+            f"{self._address.shown}: {redact(str(words))}",
+            hint=_REFUSALS.get(type(error).__name__),
+            is_permanent=is_refusal or is_bad_file,
+        )
 
 
 def rgb_from_frame(frame: Any, size: ImageSize) -> NDArray[np.uint8]:

@@ -8,6 +8,7 @@ from typing import Any
 from edge.errors import SourceError
 from edge.media.address import Address, redact
 from edge.media.gstreamer.binding import load
+from edge.media.remedy import IS_REFUSED, IS_UNKNOWN
 
 __all__ = ["BusReader"]
 
@@ -29,7 +30,8 @@ class BusReader:
         self._bus = bus
         self._address = address
         self._is_live = is_live
-        self._permanent_codes = (self._gst.ResourceError.NOT_FOUND, self._gst.ResourceError.NOT_AUTHORIZED)
+        codes = self._gst.ResourceError
+        self._refusals = ((codes.NOT_FOUND, IS_UNKNOWN), (codes.NOT_AUTHORIZED, IS_REFUSED))
         self.problem: Exception | None = None
         self._is_vague = True
         self.warnings = 0
@@ -66,9 +68,12 @@ class BusReader:
             words, is_vague = "the server cannot be reached, or has broken off", False
         elif is_vague and flow is not None:
             words = f"{words} ({flow[1]})"
-        is_refusal = any(error.matches(self._gst.ResourceError.quark(), code) for code in self._permanent_codes)
+        hint = next(
+            (hint for code, hint in self._refusals if error.matches(self._gst.ResourceError.quark(), code)), None
+        )
         self._is_vague = is_vague
         self.problem = SourceError(
             f"{self._address.shown}: {words}",
-            is_permanent=is_refusal or not self._is_live,
+            hint=None if self._address.is_device else hint,
+            is_permanent=hint is not None or not self._is_live,
         )

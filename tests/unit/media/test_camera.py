@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import threading
 import time
 
@@ -51,6 +52,7 @@ def camera(connections: Connections, *, stall_s: float = 0.1, is_endless: bool =
         first_frame_s=more.pop("first_frame_s", 0.1),
         backoff=more.pop("backoff", Backoff(quickly)),
         on_status=lambda status: statuses.append(status),
+        **more,
     )
     return made, statuses
 
@@ -284,3 +286,34 @@ def test_callback_error_of_a_source_is_a_failure_like_any_other():
     assert source.read(0.05) is None
     assert statuses[-1].reason == "no H.265 decoder"
     source.close()
+
+
+def test_a_camera_that_is_lost_and_back_is_one_warning_each(caplog):
+    caplog.set_level(logging.INFO, "edge.media.camera")
+    gone = SourceError("rtsp://c/a: no route")
+    refused = SourceError("rtsp://c/a: Unauthorized", hint="store the password", is_permanent=True)
+    connections = Connections(*([Breakage(error)] for error in (gone, gone, refused)), [PICTURE] * 3 + [FOREVER])
+    source, _ = camera(connections, stall_s=5, first_frame_s=5, address="rtsp://c/a", remedy="look at the cable")
+    source.open()
+    frames_within(source, 0.5)
+    source.close()
+
+    told = [(one.levelname, one.getMessage()) for one in caplog.records if one.getMessage().startswith("stream ")]
+    assert [line for line in told if line[0] == "WARNING"] == [
+        ("WARNING", "stream down stream=gate-east address=rtsp://c/a reconnects=0 reason=no route; look at the cable"),
+        (
+            "WARNING",
+            "stream down stream=gate-east address=rtsp://c/a reconnects=2 reason=Unauthorized; store the password",
+        ),
+        ("WARNING", "stream up stream=gate-east address=rtsp://c/a reconnects=3 reason=frames arrive"),
+    ]
+
+
+def test_a_camera_that_starts_is_no_warning(caplog):
+    caplog.set_level(logging.INFO, "edge.media.camera")
+    source, _ = camera(Connections([PICTURE] * 3 + [FOREVER]), stall_s=5, first_frame_s=5)
+    source.open()
+    frames_within(source, 0.2)
+    source.close()
+
+    assert {one.levelname for one in caplog.records} == {"INFO"}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edge.engine.openvino.binding import core, import_openvino
-from edge.engine.openvino.int8 import why_int8_in_float
+from edge.engine.openvino.int8 import is_int8_in_float
 from edge.errors import EngineError
 from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.qdq import with_float_arithmetic, with_uint8_activations
@@ -72,7 +72,7 @@ class Compiler:
         if not self._spec.is_quantized:
             return str(path) if content is None else content
         graph = load_graph(path) if content is None else graph_from_bytes(content, str(path))
-        return with_float_arithmetic(graph) if why_int8_in_float() else with_uint8_activations(graph)
+        return with_float_arithmetic(graph) if is_int8_in_float() else with_uint8_activations(graph)
 
     def _with_preprocess(self, model: Any) -> Any:
         ov, preprocess = self._ov, self._spec.preprocess

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from edge.engine.openvino.binding import available_cores, name_and_version, require_precision
 from edge.engine.openvino.compiler import Compiler
-from edge.engine.openvino.int8 import why_int8_in_float
 from edge.engine.openvino.rows import Rows, require_rows
 from edge.errors import EngineError
 from edge.model.graph import graph_from_bytes
@@ -61,8 +60,6 @@ class OpenVinoEngine:
     def __init__(self, spec: ModelSpec, options: OpenVinoOptions, *, content: bytes | None = None) -> None:
         self._spec = spec
         self._max_batch = options.max_batch
-        if spec.is_quantized and (why := why_int8_in_float()):
-            _log.warning("int8 is computed in float, at its speed model=%s reason=%s", spec.name, why)
         batched = self._rebatched(content) if spec.batch == 1 and options.rows_per_request > 1 else None
         self._config = self._compile_config(options)
         self._one = Compiler(spec, self._config, content=content)

@@ -1,7 +1,10 @@
 """`edge-deploy compare` as a user types it."""
 
 import json
+import platform
 
+import cv2
+import numpy as np
 import pytest
 
 from edge.evaluate.layers import MOST_ADDED_NOISE, Verdict
@@ -93,3 +96,19 @@ def test_a_damaged_image_is_told(model):
 
 def test_a_limit_of_nothing_is_a_usage_error(model):
     assert "0 is not in the range x>=1" in compare(model, "--limit", 0, expected=2).stderr
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other CPUs have no such instruction")
+@pytest.mark.parametrize("name", ["compare", "calibrate"])
+def test_that_int8_is_computed_in_float_is_said_once(model, monkeypatch, name):
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")  # no VNNI
+    if name == "compare":
+        told = compare(model, "--limit", 2).stderr
+    else:
+        for number in range(5):
+            pixels = np.random.default_rng(number).integers(0, 256, (96, 96, 3), np.uint8)
+            cv2.imwrite(str(model.images / f"more-{number}.png"), pixels)
+        place = ("-o", model.folder / "new.calib.json")
+        told = command("edge-deploy", "calibrate", model.spec.path, "--images", model.images, *place).stderr
+
+    assert told.count("int8 is computed in float, at its speed reason=INT8 sums saturate here (no VNNI)") == 1

@@ -82,13 +82,9 @@ def accounts_of(model: Path, *, table: Path | None, batch: int | None) -> Accoun
     spec = inspect_file(file)
     rows = spec.batch or 1 if batch is None else batch
     graphs = {} if spec.is_quantized else dict.fromkeys(_FLOATS, file.graph)
-    why_no_int8 = None
-    try:
-        graphs[Precision.INT8] = _in_int8(file, spec, table)
-    except ModelError as error:
-        if table is not None:
-            raise
-        why_no_int8 = str(error)
+    int8, why_no_int8 = (_by_table(file, spec, table), None) if table is not None else _as_far_as_can_be(file, spec)
+    if int8 is not None:
+        graphs[Precision.INT8] = int8
     return Accounts(
         spec=spec,
         table=table,
@@ -102,11 +98,18 @@ def _counted(kind: Precision, graph: Graph, spec: ModelSpec, rows: int) -> Model
     return account_of_model(graph, spec, batch=rows, float_type=float_type)
 
 
-def _in_int8(file: ModelFile, spec: ModelSpec, table: Path | None) -> Graph:
-    if table is not None:
-        forms = Forms(spec, usable_table(table, spec, file.graph), file=file)
-        return graph_from_bytes(forms.qdq_model(QdqForm()).model, str(table))
+def _by_table(file: ModelFile, spec: ModelSpec, table: Path) -> Graph:
+    forms = Forms(spec, usable_table(table, spec, file.graph), file=file)
+    return graph_from_bytes(forms.qdq_model(QdqForm()).model, str(table))
+
+
+def _as_far_as_can_be(file: ModelFile, spec: ModelSpec) -> tuple[Graph | None, str | None]:
+    """Return the model with pairs wherever they can be, its own or made here; or why there is none."""
     if spec.is_quantized:
-        return file.graph
+        return file.graph, None
     ranges = dict.fromkeys(quantizable_tensors(file.graph), 1.0)  # where the pairs are counts, not what they hold
-    return graph_from_bytes(insert_qdq(file.graph, spec, ranges=ranges, keep_float=()).model, spec.name)
+    try:
+        made = insert_qdq(file.graph, spec, ranges=ranges, keep_float=())
+    except ModelError as error:
+        return None, str(error)
+    return graph_from_bytes(made.model, spec.name), None

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from edge.errors import ConfigError
 from edge.roofline.table import MachineFacts, MachineTable, Mode, machine_table
 from edge.types import Precision
@@ -99,11 +101,22 @@ class Machine:
         rate = self.table.dla
         return sum(clocks) * 1e6 * rate.int8 * (rate.sparse_factor if is_sparse else 1.0)
 
+    @property
+    def _cpu_cores(self) -> int | None:
+        if self.mode is not None:
+            return self.mode.cpu_cores
+        return None if self.facts.cpu is None else self.facts.cpu.cores
+
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; the keys are stable."""
         return {
             "machine": self.called,
             "name": self.title,
+            "watts": None if self.mode is None else self.mode.watts,
+            "memory_gb": self.facts.memory.gb,
+            "cpu_cores": self._cpu_cores,
+            "dla_int8_per_s": self.dla_peak(),
+            "decoder": msgspec.to_builtins(self.facts.decoder),
             "peaks_per_s": {kind.value: self.peak(kind) for kind in Precision},
             "bytes_per_s": self.bytes_per_s,
             "ridge": {kind.value: self.ridge(kind) for kind in Precision},

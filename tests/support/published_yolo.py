@@ -1,4 +1,4 @@
-"""YOLOv8n and YOLOv5n (6.1) as their authors publish their architecture, with weights of zeros: for counting only."""
+"""YOLOv8n and YOLOv5 (6.1) as their authors publish their architecture, with weights of zeros: for counting only."""
 
 from __future__ import annotations
 
@@ -90,25 +90,26 @@ def _level8(body: _Body, x: str, channels: int, side: int) -> str:
     return body.net.reshape(body.join(*parts), 4 * _BINS + _CLASSES, side * side)
 
 
-def yolov5n(path: Path) -> Path:
-    """1.9 M parameters, 4.5 GFLOPs at 640 as published."""
-    net = Net(640)
+def yolov5(path: Path, *, width: int = 1, size: int = 640) -> Path:
+    """YOLOv5 6.1; `width` 1 is n (1.9 M parameters, 4.5 GFLOPs at 640 as published), 2 is s (7.2 M, 16.5)."""
+    net = Net(size)
     body = _Body(net)
-    x = body.conv(net.image, 3, 16, kernel=6, stride=2, pad=2)
-    x = body.c3(body.conv(x, 16, 32, kernel=3, stride=2), 32, 32, is_residual=True)
-    p3 = body.c3(body.conv(x, 32, 64, kernel=3, stride=2), 64, 64, count=2, is_residual=True)
-    p4 = body.c3(body.conv(p3, 64, 128, kernel=3, stride=2), 128, 128, count=3, is_residual=True)
-    x = body.c3(body.conv(p4, 128, 256, kernel=3, stride=2), 256, 256, is_residual=True)
-    top = body.conv(body.sppf(x, 256), 256, 128)
-    mid = body.conv(body.c3(body.join(body.larger(top), p4), 256, 128), 128, 64)
-    n3 = body.c3(body.join(body.larger(mid), p3), 128, 64)
-    n4 = body.c3(body.join(body.conv(n3, 64, 64, kernel=3, stride=2), mid), 128, 128)
-    n5 = body.c3(body.join(body.conv(n4, 128, 128, kernel=3, stride=2), top), 256, 256)
+    c16, c32, c64, c128, c256 = (width * channels for channels in (16, 32, 64, 128, 256))
+    x = body.conv(net.image, 3, c16, kernel=6, stride=2, pad=2)
+    x = body.c3(body.conv(x, c16, c32, kernel=3, stride=2), c32, c32, is_residual=True)
+    p3 = body.c3(body.conv(x, c32, c64, kernel=3, stride=2), c64, c64, count=2, is_residual=True)
+    p4 = body.c3(body.conv(p3, c64, c128, kernel=3, stride=2), c128, c128, count=3, is_residual=True)
+    x = body.c3(body.conv(p4, c128, c256, kernel=3, stride=2), c256, c256, is_residual=True)
+    top = body.conv(body.sppf(x, c256), c256, c128)
+    mid = body.conv(body.c3(body.join(body.larger(top), p4), c256, c128), c128, c64)
+    n3 = body.c3(body.join(body.larger(mid), p3), c128, c64)
+    n4 = body.c3(body.join(body.conv(n3, c64, c64, kernel=3, stride=2), mid), c128, c128)
+    n5 = body.c3(body.join(body.conv(n4, c128, c128, kernel=3, stride=2), top), c256, c256)
     rows = 5 + _CLASSES
     levels = []
-    for feature, channels, side in ((n3, 64, 80), (n4, 128, 40), (n5, 256, 20)):
+    for feature, channels, side in ((n3, c64, size // 8), (n4, c128, size // 16), (n5, c256, size // 32)):
         raw = net.reshape(body.plain(feature, channels, 3 * rows), 3, rows, side, side)
         scores = net.op("Sigmoid", net.op("Transpose", raw, perm=[0, 1, 3, 4, 2]))
         levels.append(net.reshape(scores, 3 * side * side, rows))
     net.op("Concat", *levels, name="output0", axis=1)
-    return net.save(path, {"output0": (25200, rows)})
+    return net.save(path, {"output0": (3 * net.cells(), rows)})

@@ -187,8 +187,7 @@ class _Counter:
         """Yield the inputs of a Concat that lie elsewhere already: of the model, joined before, or here twice."""
         names = [self._flow.carried(name) for name in node.inputs]
         for index, name in enumerate(names):
-            roots = list(self._flow.roots(name))
-            is_elsewhere = any(placed.setdefault(root, node) is not node for root in roots)
+            is_elsewhere = placed.setdefault(self._flow.root(name), node) is not node
             if self._graph.is_varying(name) and (is_elsewhere or self._flow.is_of_input(name) or name in names[:index]):
                 yield name
 
@@ -222,12 +221,14 @@ def _conv_shape(node: Node, graph: Graph) -> ConvShape | None:
     """Return the shape of a convolution in two dimensions, or of a Gemm with stored weights."""
     read, made = graph.shape(node.inputs[0]) or (), graph.shape(node.outputs[0]) or ()
     if node.op_type == "Conv" and len(read) == len(made) == _PLANE:
-        kernel = graph.shape(node.inputs[1]) or ()
+        kernel, groups = graph.shape(node.inputs[1]) or (), node.attributes.get("group", 1)
+        if len(kernel) != _PLANE or groups < 1:
+            return None
         return ConvShape(
             kernel=(kernel[2], kernel[3]),
             channels_in=read[1],
             channels_out=made[1],
-            groups=node.attributes.get("group", 1),
+            groups=groups,
             size_in=(read[2], read[3]),
             size_out=(made[2], made[3]),
         )

@@ -14,7 +14,6 @@ from edge.model.qdq.share import is_dequantized
 
 __all__ = ["Flow", "is_moving_layer"]
 
-_QUANTIZE = QDQ_OPERATORS[0]
 _SAME = frozenset((*QDQ_OPERATORS, "Cast", "CastLike", "Dropout", "Identity"))
 _VIEWS = frozenset(("Concat", "Flatten", "Reshape", "Split", "Squeeze", "Unsqueeze"))
 _MOVING = frozenset(
@@ -57,22 +56,20 @@ class Flow:
         """Return whether the model gives back `tensor`, or what has its values."""
         return any(self.carried(name) == tensor for name in self._outputs)
 
-    def leaves(self, tensor: str, *, is_int8: bool = False) -> Iterator[tuple[Node | None, bool]]:
+    def leaves(self, tensor: str) -> Iterator[tuple[Node | None, bool]]:
         """Yield the layers that read `tensor`, or parts of it, and whether in INT8; None where the model gives it back.
 
         Args:
             tensor: that some layer makes.
-            is_int8: it has been quantized on the way.
         """
         if tensor in self._outputs:
             yield None, False
         for node in self.graph.consumers(tensor):
-            if self.is_folded(node):
-                quantized = is_int8 or node.op_type == _QUANTIZE
-                for out in node.outputs if any(map(self.graph.is_varying, node.outputs)) else ():
-                    yield from self.leaves(out, is_int8=quantized)
-            else:
-                yield node, is_int8 or self.reads_int8(node, tensor)
+            if not self.is_folded(node):
+                yield node, self.reads_int8(node, tensor)
+            elif any(map(self.graph.is_varying, node.outputs)):
+                for out in node.outputs:
+                    yield from self.leaves(out)
 
     def reads_int8(self, node: Node, tensor: str) -> bool:
         """Return whether the layer of `node` reads `tensor` in INT8: dequantized, or moved to where it is quantized."""
@@ -86,17 +83,16 @@ class Flow:
             self._wanted[tensor] = frozenset(is_int8 for _, is_int8 in self.leaves(tensor))
         return self._wanted[tensor]
 
-    def roots(self, tensor: str) -> Iterator[str]:
-        """Yield the tensors whose memory `tensor` lies in: one that a layer or a Concat makes, or an input."""
+    def root(self, tensor: str) -> str:
+        """Return the tensor whose memory `tensor` lies in: one that a layer or a Concat makes, or an input."""
         node = self.graph.producer(tensor)
         if node is None or node.op_type == "Concat" or not self.is_folded(node):
-            yield tensor
-        else:
-            yield from self.roots(node.inputs[0])
+            return tensor
+        return self.root(node.inputs[0])
 
     def is_of_input(self, tensor: str) -> bool:
         """Return whether `tensor` is the picture itself, or a part of it."""
-        return all(root in self._inputs for root in self.roots(tensor))
+        return self.root(tensor) in self._inputs
 
     def _is_view(self, node: Node) -> bool:
         return node.op_type in _VIEWS or (node.op_type == "Slice" and self._steps(node) == {1})

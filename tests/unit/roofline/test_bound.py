@@ -75,10 +75,10 @@ def test_nothing_goes_below_the_operations_nor_the_weights_that_no_cache_holds(m
 
 
 def test_a_machine_whose_peak_is_not_known_has_no_bound(machine, layer, model):
+    known = layer("b", operations=1, moved=1, precision=Precision.FP32)
     assert bound_of_model(model(layer("a", operations=1, moved=1)), machine("old")) is None
-    assert (
-        bound_of_model(model(layer("a", operations=1, moved=1, precision=Precision.FP32)), machine("old")) is not None
-    )
+    assert bound_of_model(model(layer("a", operations=1, moved=1), known), machine("old")) is None
+    assert bound_of_model(model(known), machine("old")) is not None
 
 
 def test_json(machine, layer, model):

@@ -203,6 +203,17 @@ def test_decoders():
     )
 
 
+def test_json_holds_what_is_known_and_nothing_for_the_rest():
+    nx, industrial = find_machine("orin-nx-16gb/10W").as_json(), find_machine("agx-orin-industrial").as_json()
+
+    assert (nx["watts"], nx["memory_gb"], nx["cpu_cores"]) == (10, 16, 4)
+    assert nx["dla_int8_per_s"] == pytest.approx((153.6 + 115) / 1600 * 26.25e12)
+    assert nx["decoder"]["streams"]["h265"] == {"8k30": 1, "4k60": 2, "4k30": 4, "1080p60": 9, "1080p30": 18}
+    assert (industrial["watts"], industrial["memory_gb"], industrial["cpu_cores"]) == (None, None, None)
+    assert find_machine("orin-nx-16gb").as_json()["cpu_cores"] == 8
+    assert find_machine("rtx-4090").as_json()["decoder"] is None
+
+
 def test_a_machine_is_found_as_people_write_it_and_a_stranger_is_told_its_neighbours():
     assert find_machine(" AGX-Orin-64GB/30w ").called == "agx-orin-64gb/MODE_30W"
     assert find_machine("orin-nano-8gb-super/25W").title == "Jetson Orin Nano 8 GB, Super, 25W"

@@ -189,6 +189,56 @@ def test_activations_of_several_operators_stay_together(net, account):
     assert mish.fused == ("Conv", "Softplus", "Tanh", "Mul")
 
 
+def test_an_activation_that_is_met_again_too_late_is_written(net, account):
+    x = net.conv(net.image, 3, 8)
+    y = x
+    for _ in range(4):
+        y = net.op("Tanh", y)
+    layers = account(net.op("Mul", x, y))
+
+    assert [layer.fused for layer in layers] == [("Conv",), ("Tanh",) * 4 + ("Mul",)]
+
+
+def test_a_gate_of_whole_channels_does_not_take_the_picture_in(net, account):
+    x = net.conv(net.image, 3, 8)
+    gate = net.op("Sigmoid", net.conv(net.op("GlobalAveragePool", x), 8, 8))
+    layers = account(net.op("Mul", x, gate))
+
+    assert [layer.fused for layer in layers] == [("Conv",), ("GlobalAveragePool",), ("Conv", "Sigmoid"), ("Mul",)]
+    assert layers[-1].read_bytes == 4096 + 16
+
+
+def test_pointwise_operators_behind_a_transpose_run_in_it(net, account):
+    turned = net.op("Transpose", net.conv(net.image, 3, 8), perm=[0, 2, 3, 1])
+    _, layer = account(net.op("Sigmoid", turned))
+
+    assert layer.fused == ("Transpose", "Sigmoid")
+    assert layer.operations == 2048
+
+
+def test_what_the_model_gives_back_is_written_before_it_is_read_on(net, tmp_path):
+    x = net.op("Conv", net.image, net.const(np.ones((8, 3, 1, 1))), name="early")
+    net.op("Relu", x, name="out")
+    path = net.save(tmp_path / "net.onnx", {"early": (8, SIDE, SIDE), "out": (8, SIDE, SIDE)})
+    account = account_of_model(load_graph(path), a_spec(), batch=1, float_type=Precision.FP16)
+
+    assert [layer.fused for layer in account.layers] == [("Conv",), ("Relu",)]
+    assert [layer.written_bytes for layer in account.layers] == [4096, 4096]
+
+
+def test_a_concat_copies_what_it_holds_twice(net, account):
+    x = net.conv(net.image, 3, 8)
+    join = account(net.op("Concat", x, x, axis=1))[1]
+
+    assert (join.op_type, join.read_bytes, join.written_bytes) == ("Concat", 4096, 4096)
+
+
+def test_a_concat_copies_the_picture(net, account):
+    join = account(net.op("Concat", net.image, net.conv(net.image, 3, 8), axis=1))[-1]
+
+    assert (join.op_type, join.written_bytes) == ("Concat", 2 * 768)
+
+
 def test_pointwise_operators_in_a_row_are_one_layer_that_works_out_each_value(net, account):
     pooled = net.op("MaxPool", net.conv(net.image, 3, 8), kernel_shape=[1, 1])
     *_, layer = account(net.op("Mul", net.op("Exp", pooled), net.const(np.ones((8, SIDE, SIDE)))))

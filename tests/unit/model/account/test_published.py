@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from edge.model.account import account_of_model
 from edge.model.graph import load_graph
 from edge.types import HeadFamily, ImageSize, ModelSpec, Precision, Preprocess
-from tests.support.published_yolo import yolov5n, yolov8n
+from tests.support.published_yolo import yolov5, yolov8n
 
 SPEC = ModelSpec(
     path=Path("n.onnx"), name="n", sha256="0" * 64, family=HeadFamily.YOLOV8, input_name="images",
@@ -20,7 +21,10 @@ SPEC = ModelSpec(
 
 
 # GFLOPs of Ultralytics' model tables at 640, and the parameters that its summary prints of the fused models.
-@pytest.mark.parametrize(("make", "gflops", "parameters"), [(yolov8n, 8.7, 3_151_904), (yolov5n, 4.5, 1_867_405)])
+@pytest.mark.parametrize(
+    ("make", "gflops", "parameters"),
+    [(yolov8n, 8.7, 3_151_904), (yolov5, 4.5, 1_867_405), (partial(yolov5, width=2), 16.5, 7_225_885)],
+)
 def test_operations_and_parameters_are_those_that_the_authors_count(make, gflops, parameters, tmp_path):
     account = account_of_model(load_graph(make(tmp_path / "n.onnx")), SPEC, batch=1, float_type=Precision.FP32)
 

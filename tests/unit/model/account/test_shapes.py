@@ -60,7 +60,8 @@ def test_it_falls_with_groups_down_to_the_depthwise(shape, batch, precision):
 
     assert found == sorted(found, reverse=True)
     assert found[0] > found[1]
-    assert _with(shape, groups=shape.channels_in).is_depthwise or shape.channels_in == 1
+    assert _with(shape, groups=shape.channels_in).is_depthwise
+    assert not _with(shape, channels_in=1).is_depthwise
 
 
 @given(st.integers(256, 4096), st.integers(256, 4096))

@@ -40,6 +40,11 @@ _ALL = (
         "teardown hangs",
         "the watchdog starts the service again; report it with the camera's model",
     ),
+    LogEvent(
+        "annotate-fails",
+        "annotated frames cannot be written, the run goes on without",
+        "make room where --annotate points to, or leave it out; it is tried again with each picture",
+    ),
     LogEvent("stream-ended", "stream ended", _NOTHING + ": a file was read to its end"),
     LogEvent("stream-failed", "stream failed", "`reason` says what is wrong with this stream; the others go on"),
     LogEvent(

@@ -99,11 +99,14 @@ def run(
         parts = opened.build(annotate_dir=annotate_dir, annotate_every_s=annotate_every)
         engine = f"{parts.inference.engine.name} in {parts.precision.value}"
         say(f"running {parts.name} with {engine}, {len(parts.sources)} streams")
-        report = serve(parts, opened.heartbeat, stop, duration_s=duration_s, reload=reload)
+
+        def account(report: RunReport) -> None:
+            for line in report_lines(report):
+                say(line)
+            write_stats(json.dumps(report.as_json(), indent=2) + "\n")
+
+        report = serve(parts, opened.heartbeat, stop, duration_s=duration_s, reload=reload, on_end=account)
         is_stopped = stop.is_set()
-    for line in report_lines(report):
-        say(line)
-    write_stats(json.dumps(report.as_json(), indent=2) + "\n")
     if is_stopped and release_dir is not None:
         # Systemd takes any other code for a failure, and a failure of a release for a reason to leave it.
         return 0

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.errors import ConfigError
+from edge.errors import ConfigError, DatasetError
 from edge.media.images import draw_boxes, write_image
 from edge.runtime.pipeline.rows import Batch, Row
 from edge.types import FrameHeader, FrameResult, Letterbox, StreamId
 
 __all__ = ["Annotator", "boxed"]
+
+_log = logging.getLogger(__name__)
 
 
 class Annotator:
@@ -27,6 +31,7 @@ class Annotator:
         self._folder = folder
         self._labels = labels
         self._every_ns = round(every_s * 1e9)
+        self._is_broken = False
         self._next_pts_ns: dict[StreamId, int] = {}
 
     def wants(self, batch: Batch) -> Sequence[int]:
@@ -38,7 +43,20 @@ class Annotator:
         if self._is_due(row.header):
             self._next_pts_ns[row.header.stream] = row.header.pts_ns + self._every_ns
             picture = boxed(pixels, row.letterbox, result, labels=self._labels)
-            write_image(self._folder / f"{row.header.stream}-{row.header.frame:06d}.jpg", picture)
+            self._write(self._folder / f"{row.header.stream}-{row.header.frame:06d}.jpg", picture)
+
+    def _write(self, path: Path, picture: NDArray[np.uint8]) -> None:
+        """Write a picture; where that cannot be done the service goes on without, and says so once."""
+        try:
+            write_image(path, picture)
+        except DatasetError as error:
+            if not self._is_broken:
+                _log.warning("annotated frames cannot be written, the run goes on without reason=%s", error)
+            self._is_broken = True
+            with contextlib.suppress(OSError):
+                path.unlink()  # what there was room for is no picture
+        else:
+            self._is_broken = False
 
     def _is_due(self, header: FrameHeader) -> bool:
         return header.pts_ns >= self._next_pts_ns.get(header.stream, 0)

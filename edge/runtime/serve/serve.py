@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +82,7 @@ def serve(
     *,
     duration_s: float | None = None,
     reload: threading.Event | None = None,
+    on_end: Callable[[RunReport], None] = lambda report: None,
 ) -> RunReport:
     """Run the parts until `stop` is set, `duration_s` is over or every stream has ended; return the final account.
 
@@ -90,6 +92,7 @@ def serve(
         stop: ends it.
         duration_s: ends it, too.
         reload: when set, the streams are taken over from the pipeline file anew.
+        on_end: takes the final account, also where the engine has failed.
 
     Raises:
         EngineError: if the engine fails.
@@ -125,7 +128,7 @@ def serve(
             parts.status.start()
             stack.callback(parts.status.close)
         return Service(parts, on_stop=heartbeat.stopping).run(
-            stop, duration_s=duration_s, on_tick=tick, tick_s=heartbeat.every_s, reload=reload
+            stop, duration_s=duration_s, on_tick=tick, tick_s=heartbeat.every_s, reload=reload, on_end=on_end
         )
 
 

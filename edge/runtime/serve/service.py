@@ -105,11 +105,13 @@ class Service:
         on_tick: Callable[[RunReport], None] | None = None,
         tick_s: float = _TICK_S,
         reload: threading.Event | None = None,
+        on_end: Callable[[RunReport], None] = lambda report: None,
     ) -> RunReport:
         """Run until `stop` is set, `duration_s` is over or every stream has ended; return the final account.
 
         When `reload` is set, streams are taken over anew from the pipeline file.
-        `on_tick` is called about every `tick_s` seconds with an account so far, by the calling thread.
+        `on_tick` is called about every `tick_s` seconds with an account so far, by the calling thread; `on_end` with
+        the final one, also where the engine has failed.
 
         Raises:
             EngineError: if the engine failed; everything is closed then as well.
@@ -122,9 +124,11 @@ class Service:
             self._loop.start()
             self._streams.start()
             self._watch(stop, duration_s, _Ticker(on_tick, tick_s), reload or threading.Event())
+        report = self._report(self._times_at_end, is_final=True)
+        on_end(report)
         if self._loop.error is not None:
             raise self._loop.error
-        return self._report(self._times_at_end, is_final=True)
+        return report
 
     def _watch(self, stop: threading.Event, duration_s: float | None, ticker: _Ticker, reload: threading.Event) -> None:
         deadline_ns = None if duration_s is None else self._started_at_ns + round(duration_s * 1e9)

@@ -12,6 +12,7 @@ from tests.support import models
 from tests.support.clips import write_clip
 from tests.support.collector import Collector
 from tests.support.mosquitto import Mosquitto
+from tests.support.own_disk import OwnDisk
 from tests.support.runs import Run
 from tests.support.wait import wait_until
 
@@ -291,6 +292,23 @@ def test_a_damaged_model_is_refused(run, model, clip, tmp_path, damage, expected
     assert stats is None
     assert told.startswith("error: ")
     assert expected in told
+
+
+def test_annotated_frames_on_a_full_disk_do_not_end_the_run(run, clip, tmp_path):
+    disk = OwnDisk(tmp_path / "look", tmp_path / "disk.img")
+    try:
+        disk.fill()
+        stats, told = run.complete(
+            [{"id": "a", "uri": str(clip)}], "--annotate", str(tmp_path / "look"), "--annotate-every", "0.1"
+        )
+
+        assert stats["streams"][0]["inferred"] == 60
+        assert told.count("annotated frames cannot be written, the run goes on without") == 1
+        assert "No space left on device" in told
+        assert "the counts balance" in told
+        assert [path.name for path in (tmp_path / "look").iterdir()] == ["ballast"]
+    finally:
+        disk.close()
 
 
 def test_annotated_frames_are_written(run, clip, tmp_path):

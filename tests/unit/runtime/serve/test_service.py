@@ -252,9 +252,11 @@ def test_an_engine_that_fails_ends_the_run_and_the_counts_still_balance(make, sp
     source = recorded(spec, "a", (image for _ in range(1000) for image in pictures(1)))
     parts, results = make([source], max_batch=1, fails_at=3)
 
+    accounts = []
     with pytest.raises(EngineError, match="the device is gone"):
-        Service(parts).run(threading.Event())
+        Service(parts).run(threading.Event(), on_end=accounts.append)
 
+    assert [(one.is_balanced, one.inferred) for one in accounts] == [(True, 2)]
     counted = parts.counters.of_stream(StreamId("a"))
     assert counted.inferred == len(results) == 2
     assert counted.dropped[DropReason.FAILED] == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edge.cli.account_lines import aligned, amount
-from edge.cli.roofline_lines import roofline_of
+from edge.cli.roofline_lines import machine_lines, roofline_of, summary_lines, summary_sentences
 from edge.cli.roofline_page import roofline_page
 from edge.cli.roofline_svg import Dot, Roof, roofline_svg
 from edge.quantize.account import accounts_of
@@ -85,6 +85,50 @@ def test_each_layer_that_computes_has_a_dot_each_precision_a_roof_and_a_ridge(pa
     assert {name for name in ("int8", "fp16", "fp32") if f'"roof {name}"' in picture} == {"int8", "fp16", "fp32"}
     assert re.findall(r'class="mark (\w+)"[^>]*>(\d+)<', picture) == [("fp32", "20"), ("fp16", "163"), ("int8", "327")]
     assert page.split("<svg")[2].count("<rect") == sum(len(one.layers) for one in accounts.by_precision.values())
+
+
+def test_the_longest_layers_are_named_by_their_numbers(page, accounts):
+    bound = roofline_of(accounts, find_machine("orin-nano-8gb-super")).fastest
+    longest = max((one for one in bound.layers if one.layer.operations), key=lambda one: one.least_s)
+
+    named = re.findall(r"<b>(\d)</b> (\S+) \(", page.split("At a glance")[1].split("Where the least time")[0])
+    assert [number for number, _ in named] == list("12345")
+    assert named[0][1] == longest.layer.name
+    marked = re.findall(r'class="mark" [^>]*>(\d)<', page.split("<svg")[1])
+    assert marked[0] == "1"
+    assert set(marked) <= set("12345")
+
+
+def test_a_roof_begins_at_its_ridge_and_strips_are_as_long_as_their_times(page, accounts):
+    picture, strips = page.split("<svg")[1:3]
+    flat = float(re.search(r'class="roof int8" x1="([\d.]+)"', picture)[1])
+    ridge = float(re.search(r'class="ridge int8" x1="([\d.]+)"', picture)[1])
+    rows = {}
+    for y, width in re.findall(r'<rect class="\w+" x="[\d.]+" y="([\d.]+)" width="([\d.]+)"', strips):
+        rows[y] = rows.get(y, 0.0) + float(width)
+    bounds = roofline_of(accounts, find_machine("orin-nano-8gb-super")).bounds
+
+    assert flat == ridge
+    longest, *shorter = rows.values()
+    assert longest == pytest.approx(1040 - 64 - 110, abs=1)
+    assert [length / longest for length in shorter] == pytest.approx(
+        [bound.least_s / bounds[0].least_s for bound in bounds[1:]], abs=0.01
+    )
+
+
+def test_figures_in_words_are_of_a_frame_and_of_the_power_mode():
+    accounts = accounts_of(ROOT / "edge/demo/model/traffic.onnx", table=None, batch=4)
+    roofline = roofline_of(accounts, find_machine("orin-nx-16gb/10W"))
+    fp16, int8 = roofline.bounds[1:]
+    row = list(summary_lines([roofline]))[-1].split()
+
+    assert float(row[0]) == pytest.approx(1e3 * int8.least_s / 4, abs=0.001)
+    assert float(row[2]) == pytest.approx(4 / int8.least_s, rel=0.01)
+    share = int8.account.moved_bytes / fp16.account.moved_bytes
+    assert f"INT8 leaves {share:.0%} of the bytes of FP16, has 2 times" in list(summary_sentences(roofline))[-1]
+    told = list(machine_lines(roofline.machine))[-1]
+    assert told.startswith("advertised: 100 TOPS, sparse INT8, of GPU and DLA together; here 10 dense, 20.1 sparse")
+    assert told.endswith(" and 8.81 sparse on its DLA in this power mode")
 
 
 def test_dots_lie_on_their_roof_and_their_area_is_their_share():

@@ -26,11 +26,15 @@ def machine():
             key: {
                 "name": key.upper(),
                 "architecture": architecture,
-                "gpu": {"sm_count": 10, "mhz": 1000, "source": "a", "l2_mib": 1000 / 2**20},
+                "gpu": {"sm_count": 10, "mhz": 1000, "source": "a", "l2_mib": cache},
                 "memory": {"bus_bits": 32, "mhz": 1000, "source": "a"},
                 "modes": {"slow": {"cpu_cores": 1, "tpc_count": 1, "gpu_mhz": 500, "memory_mhz": 250}},
             }
-            for key, architecture in (("m", "x"), ("old", "old"))
+            for key, architecture, cache in (
+                ("m", "x", 1000 / 2**20),
+                ("old", "old", None),
+                ("unsaid", "x", None),
+            )
         },
     }
     table = msgspec.convert(content, MachineTable)

@@ -71,6 +71,8 @@ def test_nothing_goes_below_the_operations_nor_the_weights_that_no_cache_holds(m
 
     assert small.floor_s == pytest.approx(1e-9)
     assert large.floor_s == pytest.approx(100e-9)  # 800 of them
+    unsaid = bound_of_model(model(layer("a", operations=100, moved=8000, weights=1800)), machine("unsaid"))
+    assert unsaid.floor_s == pytest.approx(1e-9)  # a cache of any size may be there
     assert small.floor_s < small.least_s == pytest.approx(1000e-9)
 
 

@@ -72,6 +72,15 @@ def test_sentences_hold_the_figures_of_the_layer():
     assert "a depthwise convolution saves operations" in lessons(a_layer("it", square))["Groups"].sentence
 
 
+def test_steps_that_are_no_whole_numbers_are_left_out():
+    odd = dataclasses.replace(SHAPE, channels_in=6, channels_out=10, size_in=(10, 14), size_out=(10, 14))
+    found = lessons(a_layer("odd", odd))
+
+    assert [step.label for step in found["Channels"].steps] == ["3 to 5", "6 to 10", "12 to 20", "24 to 40"]
+    assert [step.label for step in found["Output size"].steps] == ["5x7", "10x14", "20x28", "40x56"]
+    assert [step.label for step in found["Groups"].steps] == ["1", "2"]
+
+
 def test_a_batch_counts():
     assert lessons(a_layer(batch=8), batch=8)["Output size"].steps[2].intensity == SHAPE.intensity(8, Precision.INT8)
 

@@ -94,7 +94,15 @@ def test_a_pool_that_float_reads_stays_in_float(tmp_path):
     assert pool.read_bytes == 2 * 8 * 12 * 12
 
 
-def _moving(path):
+def test_a_concat_that_copies_between_int8_layers_copies_single_bytes(tmp_path):
+    _, _, account = in_int8(_moving(tmp_path / "moving.onnx", is_joined_twice=True))
+    join = next(layer for layer in account.layers if layer.op_type == "Concat")
+
+    assert join.precision is Precision.INT8
+    assert join.read_bytes == join.written_bytes == 8 * 12 * 12
+
+
+def _moving(path, *, is_joined_twice=False):
     """A YOLOv8 whose first level goes through a pool, and through a Resize and a Concat, to two convolutions."""
     from tests.support.models import yolov8_head
 
@@ -108,8 +116,10 @@ def _moving(path):
         low = net.op("Conv", pooled, weight, name="reads_pool")
         grown = net.op("Resize", first, "", net.const([1, 1, 2, 2]), mode="nearest")
         high = net.op("Conv", grown, net.const(np.ones((8, 8, 2, 2))), strides=[2, 2])
-        joined = net.op("Concat", low, high, axis=1)
-        return [net.conv(joined, 16, 8), *others]
+        joined = net.conv(net.op("Concat", low, high, axis=1), 16, 8)
+        if is_joined_twice:
+            joined = net.conv(net.op("Concat", joined, high, axis=1), 16, 8)
+        return [joined, *others]
 
     net.levels = levels
     boxes, scores = yolov8_head(net, 3)

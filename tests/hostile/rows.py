@@ -1,0 +1,222 @@
+"""The table: what is typed, the exit code, and what the message has to contain.
+
+A row of a product stands for one kind of bad file and every command that takes such a file: `{}` is where it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+Row = tuple[str, int, str]
+
+_STREAM = "expected a file, this is a pipe or a device"
+_TO_MODEL = (
+    "edge-deploy inspect {}",
+    "edge-deploy inspect {} --json",
+    "edge-deploy inspect {} --layers",
+    "edge-deploy calibrate {} --images pictures --method mse",
+    "edge-deploy calibrate {} --images pictures --labels labels -o new.calib.json",
+    "edge-deploy evaluate {} --images pictures --labels labels",
+    "edge-deploy compare {} --table good.calib.json --images pictures",
+    "edge-deploy table lint good.calib.json --model {}",
+    "edge-deploy table import good.cache -o new.calib.json --model {}",
+    "edge-deploy table qdq good.calib.json --model {} -o new.onnx",
+)
+_MODELS = {
+    "gone.onnx": "gone.onnx: expected a readable ONNX file: No such file or directory",
+    "folder": "folder: expected a readable ONNX file: expected a regular file, got a folder",
+    "loop": "loop: expected a readable ONNX file: expected a regular file, got a link",
+    "fifo": _STREAM,
+    "zero": _STREAM,
+    "/dev/zero": _STREAM,
+    "/dev/null": _STREAM,
+    "empty": "empty: expected an ONNX model, the file is empty (0 bytes); copy or export it again",
+    "text.txt": "text.txt: expected an ONNX model, these 6 bytes ",
+    "page.html": "page.html: expected an ONNX model, these ",
+    "lfs.onnx": "lfs.onnx: expected an ONNX model, these ",
+    "archive.zip": "archive.zip: expected an ONNX model, these ",
+    "noise": "noise: expected an ONNX model, these 4096 bytes ",
+    "good.yaml": "good.yaml: expected an ONNX model, these ",
+    "pictures/0.png": "pictures/0.png: expected an ONNX model, these ",
+    "cut.onnx": "cut.onnx: expected an ONNX model, these ",
+    "classifier.onnx": "classifier.onnx: not a detector that can be decoded",
+    "dynamic.onnx": "this one is quantized dynamically",
+    "negative.onnx": 'input "images" is declared as (1, 3, -96, 96), expected sizes of at least 1',
+    "flat.onnx": "expected sizes of at least 1",
+    "huge.onnx": "export it for a smaller input",
+    "apart.onnx": "its weights lie in apart.onnx.data, expected beside the model, not found",
+    "terabyte.onnx": "terabyte.onnx.data: expected at most ",
+}
+_TO_TABLE = (
+    "edge-deploy table show {}",
+    "edge-deploy table lint {}",
+    "edge-deploy table lint {} --model good.onnx",
+    "edge-deploy table diff {} good.calib.json",
+    "edge-deploy table diff good.calib.json {}",
+    "edge-deploy table export {} -o new.cache",
+    "edge-deploy table export {} -o new.json --format ranges",
+    "edge-deploy table qdq {} --model good.onnx -o new.onnx",
+    "edge-deploy evaluate good.onnx --images pictures --labels labels --table {}",
+    "edge-deploy compare good.onnx --table {} --images pictures",
+)
+_TABLES = {
+    "gone.json": "gone.json: cannot be read: No such file or directory",
+    "folder": "folder: cannot be read: expected a regular file, got a folder",
+    "loop": "loop: cannot be read: expected a regular file, got a link",
+    "fifo": _STREAM,
+    "/dev/zero": _STREAM,
+    "empty": "empty:1: ",
+    "text.txt": "text.txt:1: ",
+    "noise": "noise:",
+    "good.onnx": "good.onnx:",
+    "list.json": "list.json:1: ",
+    "number.json": "number.json:1: ",
+    "object.json": "expected 'edge.calib/1', got None",
+    "format.json": "expected 'edge.calib/1', got 'edge.calib/2'",
+    "twice.json": "twice",
+    "cut.json": "cut.json:1: ",
+    "deep.json": "deep.json: expected a calibration table (edge.calib/1), this is nested too deep",
+    "nan.json": "nan.json:1: ",
+    "good.cache": "good.cache:1: ",
+}
+_TO_PIPELINE = (
+    "edge-runtime run --pipeline {}",
+    "edge-runtime run --pipeline {} --stats new.json",
+    "edge-runtime bench --pipeline {}",
+    "edge-runtime doctor --pipeline {}",
+    "edge-deploy bundle {} --no-golden",
+)
+_PIPELINES = {
+    "gone.yaml": "gone.yaml: cannot be read: No such file or directory; give the path of a pipeline file",
+    "folder": "folder: cannot be read: expected a regular file, got a folder",
+    "fifo": _STREAM,
+    "/dev/zero": _STREAM,
+    "empty": "empty: is empty; see pipelines/reference.yaml",
+    "noise": "noise",
+    "utf16.txt": "utf16.txt: is not UTF-8 text",
+    "list.yaml": "list.yaml:1: ",
+    "word.yaml": "word.yaml:1: ",
+    "tab.yaml": "tab.yaml:2: not YAML",
+    "alias.yaml": "alias.yaml:",
+    "key.yaml": "colour",
+    "twice.yaml": "version",
+    "version.yaml": "version.yaml:1: version: ",
+    "no-streams.yaml": "streams",
+    "no-uri.yaml": "uri",
+    "id.yaml": "id.yaml:4: streams[0].id: ",
+    "twin.yaml": "'a' is already streams[0]; give each stream its own id",
+    "scheme.yaml": "unknown scheme 'gopher'",
+    "password.yaml": "a password in a file is read by everybody; store it as a credential",
+    "no-clip.yaml": "gone.mp4",
+    "no-model.yaml": "gone.onnx; paths start at the pipeline file's folder",
+    "no-output.yaml": "nothing would leave this machine; add mqtt, or publish.jsonl",
+    "onto-model.yaml": "publish.jsonl: messages would be written into model.onnx; name another file",
+    "onto-itself.yaml": "publish.jsonl: messages would be written into this pipeline file; name another file",
+    "infinite.yaml": "max_fps",
+    "negative.yaml": "max_fps",
+    "batch.yaml": "batch.max_frames: ",
+    "port.yaml": "mqtt.port: ",
+    "host.yaml": "mqtt.host: ",
+    "fallback.yaml": "fp32 has nothing to fall back from; remove it, or use precision: int8",
+}
+_TO_CACHE = ("edge-deploy table import {} -o new.calib.json", "edge-deploy table import {} -o new --model good.onnx")
+_CACHES = {
+    "gone.cache": "gone.cache: cannot be read: No such file or directory",
+    "folder": "folder: cannot be read: expected a regular file, got a folder",
+    "fifo": _STREAM,
+    "empty": "empty:1: expected a header such as TRT-100300-EntropyCalibration2, got ''",
+    "text.txt": "text.txt:1: expected a header",
+    "noise": "expected a TensorRT calibration cache, byte",
+    "good.calib.json": "good.calib.json:1: expected a header",
+    "header.cache": "a header and no tensor; the calibration broke off; make it again",
+    "no-end.cache": "no-end.cache:2: expected a line end behind 'a: 3fef', the file ends there; it was cut short",
+    "short.cache": "short.cache:2: expected NAME: and 8 hexadecimal digits or 0, got 'a: 3fef'",
+    "long.cache": "long.cache:2: expected NAME: and 8 hexadecimal digits or 0",
+    "twice.cache": 'twice.cache:3: tensor "a" is given twice, first in line 2',
+    "no-name.cache": "no-name.cache:2: expected NAME:",
+    "no-header.cache": "no-header.cache:1: expected a header",
+    "version.cache": "version.cache:1: expected a header",
+}
+_TO_INVENTORY = (
+    "edge-deploy status a --targets {}",
+    "edge-deploy logs a --targets {}",
+    "edge-deploy targets --targets {}",
+    "edge-deploy rollback a --targets {}",
+)
+_INVENTORIES = {
+    "gone.toml": "gone.toml: cannot be read: No such file or directory",
+    "folder": "folder: cannot be read: expected a regular file, got a folder",
+    "fifo": _STREAM,
+    "noise": "noise: is not UTF-8 text",
+    "word.toml": "word.toml:1: not TOML",
+    "twice.toml": "twice.toml:2: not TOML",
+    "key.toml": "key.toml:1: colour",
+}
+_TO_OUTPUT = (
+    "edge-deploy calibrate good.onnx --images pictures --method mse -o {}",
+    "edge-deploy compare good.onnx --table good.calib.json --images pictures --html {}",
+    "edge-deploy table import good.cache -o {} --model good.onnx",
+    "edge-deploy table qdq good.calib.json --model good.onnx -o {}",
+    "edge-runtime run --pipeline good.yaml --health {}",
+)
+_OUTPUTS = {
+    "good.onnx": "good.onnx: is read by this command",
+    "./folder/../good.onnx": "good.onnx: is read by this command",
+    "folder": "folder: expected a file in a folder that is there",
+    "gone/new": "gone/new: expected a file in a folder that is there",
+    "empty/new": "empty/new: ",
+    "fifo": _STREAM,
+    "/dev/null": _STREAM,
+}
+
+_SINGLE: Sequence[Row] = (
+    ("edge-deploy table export good.calib.json -o new --tensorrt 11.0.0", 2, "reads no calibration cache: from 11 on"),
+    ("edge-deploy table export good.calib.json -o new --tensorrt ten", 2, "'ten' is no TensorRT version"),
+    ("edge-deploy table export good.calib.json -o good.calib.json", 2, "is read by this command (TABLE)"),
+    ("edge-deploy table import good.cache -o good.cache", 2, "is read by this command (SOURCE)"),
+    ("edge-deploy table import good.onnx -o new", 2, "say with --float-model where its float model is to be written"),
+    ("edge-deploy table import good.onnx -o new --float-model new", 2, "is the place of --out too; name another file"),
+    ("edge-deploy evaluate good.onnx --images gone --labels labels", 2, "gone: expected a folder of images"),
+    ("edge-deploy evaluate good.onnx --images labels --labels labels", 2, "labels: expected images ("),
+    ("edge-deploy evaluate good.onnx --images damaged --labels labels", 2, "expected an image, got 8 bytes"),
+    ("edge-deploy evaluate good.onnx --images pictures --labels gone", 2, "gone: expected a folder of YOLO .txt files"),
+    ("edge-deploy evaluate good.onnx --images pictures --labels wrong-labels", 2, "wrong-labels/0.txt:1: "),
+    ("edge-deploy evaluate good.onnx --images pictures --labels list.json", 2, "list.json: expected COCO instances"),
+    ("edge-deploy evaluate good.onnx --images pictures --labels deep.json", 2, "deep.json: expected a COCO JSON file"),
+    ("edge-deploy calibrate good.onnx --images damaged --method mse", 2, "4 of 4 images cannot be decoded"),
+    ("edge-deploy calibrate good.onnx --histograms noise --method mse", 2, "noise: expected histograms (edge.hist/2)"),
+    ("edge-deploy calibrate good.onnx --histograms archive.zip --method mse", 2, "expected histograms (edge.hist/2)"),
+    ("edge-deploy calibrate good.onnx --histograms gone --method mse", 2, "gone: cannot be read: No such file"),
+    ("edge-deploy calibrate good.onnx --images pictures --max-drop nan", 2, "expected mAP points from 0 to 100"),
+    ("edge-deploy calibrate good.onnx --images pictures --engine abacus", 2, "there is no engine 'abacus'"),
+    ("edge-runtime run", 2, "give --pipeline FILE or --release DIR"),
+    ("edge-runtime run --pipeline good.yaml --release folder", 2, "give --pipeline FILE or --release DIR"),
+    ("edge-runtime run --pipeline good.yaml --duration nan", 2, "expected a finite number of seconds"),
+    ("edge-runtime run --pipeline good.yaml --duration -1", 2, "--duration"),
+    ("edge-runtime run --pipeline good.yaml --stats clip.mp4", 2, "clip.mp4: is read by this command (--pipeline)"),
+    ("edge-runtime run --pipeline engine.yaml", 2, "abacus"),
+    ("edge-runtime bench --pipeline engine.yaml", 2, "abacus"),
+    ("edge-runtime doctor --pipeline engine.yaml", 2, "abacus"),
+    ("edge-runtime bench", 2, "either --pipeline or --peaks"),
+    ("edge-runtime abacus", 2, "No such command 'abacus'"),
+    ("edge-deploy abacus", 2, "No such command 'abacus'"),
+    ("edge-deploy inspect", 2, "Missing argument 'MODEL'"),
+    ("edge-deploy inspect good.onnx --colour", 2, "No such option"),
+    ("edge-deploy listen --pipeline no-output.yaml", 2, "nothing would leave this machine"),
+)
+
+
+def rows() -> Iterator[Row]:
+    """Yield the whole table."""
+    yield from _SINGLE
+    yield from _product(_TO_MODEL, _MODELS)
+    yield from _product(_TO_TABLE, _TABLES)
+    yield from _product(_TO_PIPELINE, _PIPELINES)
+    yield from _product(_TO_CACHE, _CACHES)
+    yield from _product(_TO_INVENTORY, _INVENTORIES)
+    yield from _product(_TO_OUTPUT, _OUTPUTS)
+
+
+def _product(commands: Sequence[str], bad: Mapping[str, str], code: int = 2) -> Iterator[Row]:
+    for name, words in bad.items():
+        yield from ((command.format(name), code, words) for command in commands)

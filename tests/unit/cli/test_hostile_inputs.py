@@ -1,0 +1,47 @@
+"""The table of hostile inputs, each row as it is typed, in this process: exit code, message, and nothing left."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from edge.cli.border import exit_code_of
+from edge.cli.edge_deploy import edge_deploy
+from edge.cli.runtime_commands import edge_runtime
+from tests.hostile.files import make_files
+from tests.hostile.rows import rows
+
+PROGRAMS = {"edge-deploy": edge_deploy, "edge-runtime": edge_runtime}
+ROWS = list(rows())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("hostile")
+    make_files(made)
+    return made
+
+
+def contents(folder):
+    return {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize(("typed", "code", "words"), ROWS, ids=[typed for typed, _, _ in ROWS])
+def test_a_hostile_input_is_refused_in_words(folder, monkeypatch, capfd, typed, code, words):
+    program, *arguments = typed.split()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", [program, *arguments])
+    before = contents(folder)
+
+    found = exit_code_of(PROGRAMS[program], is_service=False)
+
+    told = capfd.readouterr().err
+    assert (found, words in told) == (code, True), told
+    assert "internal error" not in told
+    assert "Traceback" not in told
+    assert contents(folder) == before
+
+
+def test_the_table_has_no_row_twice_and_three_hundred_at_least():
+    assert len({typed for typed, _, _ in ROWS}) == len(ROWS) >= 300

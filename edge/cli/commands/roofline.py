@@ -46,7 +46,9 @@ What the figures mean: docs/rooflines.md""",
 @click.argument("model", type=MODEL)
 @click.option("--table", type=READ, metavar="TABLE", help="Calibration table: which layers INT8 keeps in float.")
 @click.option("--machine", "names", multiple=True, metavar="NAME[/MODE]", help="A machine of --list; repeat for more.")
-@click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Frames at once. Default: what the model is fixed to, else 1.")
+@click.option(
+    "--batch", type=click.IntRange(min=1), metavar="N", help="Frames at once; else what the model is fixed to, or 1."
+)
 @click.option(
     "--html", "page", type=WRITTEN, metavar="FILE", help="Also write a page with the picture of each machine."
 )

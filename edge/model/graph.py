@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from edge.errors import MissingDependencyError, ModelError
 from edge.model.external import load_external
+from edge.model.mistaken import mistaken
 from edge.model.node import Dim, Node, TensorInfo
 from edge.model.order import sort_nodes
 from edge.reading import read_file
@@ -264,6 +265,8 @@ def parsed(data: bytes, where: str) -> ModelProto:
         raise ModelError(
             f"{where}: expected an ONNX model, the file is empty (0 bytes)", hint="copy or export it again"
         )
+    if (found := mistaken(data)) is not None:
+        raise ModelError(f"{where}: expected an ONNX model, these {len(data)} bytes are {found[0]}", hint=found[1])
     try:
         proto: ModelProto = onnx_module().load_model_from_string(data)
     except _decode_error() as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import zipfile
 from pathlib import Path
 
@@ -85,8 +86,10 @@ def make_files(folder: Path) -> None:
     os.mkfifo(folder / "fifo")
     (folder / "loop").symlink_to("loop")
     (folder / "zero").symlink_to("/dev/zero")
-    with zipfile.ZipFile(folder / "archive.zip", "w") as archive:
-        archive.writestr("best/data.pkl", b"pickled")
+    for name, inside in (("archive.zip", "good.onnx"), ("best.pt", "best/data.pkl")):
+        with zipfile.ZipFile(folder / name, "w") as archive:
+            archive.writestr(inside, b"content")
+    (folder / "old.pt").write_bytes(pickle.dumps({"model": None}, protocol=2))
     _images(folder)
     _models(folder)
 

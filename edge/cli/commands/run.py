@@ -98,7 +98,8 @@ def run(
         opened: Serving = open_serving(path=path, release_dir=release_dir, health=health)
         parts = opened.build(annotate_dir=annotate_dir, annotate_every_s=annotate_every)
         engine = f"{parts.inference.engine.name} in {parts.precision.value}"
-        say(f"running {parts.name} with {engine}, {len(parts.sources)} streams")
+        streams = "1 stream" if len(parts.sources) == 1 else f"{len(parts.sources)} streams"
+        say(f"running {parts.name} with {engine}, {streams}")
 
         def account(report: RunReport) -> None:
             for line in report_lines(report):

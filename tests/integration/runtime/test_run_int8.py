@@ -107,7 +107,7 @@ def test_a_pipeline_in_int8_finds_what_the_qdq_model_finds_in_onnxruntime(run, m
         )
     }
     assert stats["precision"] == "int8"
-    assert " in int8, 1 streams" in told
+    assert " in int8, 1 stream\n" in told
 
 
 @pytest.mark.parametrize("batch", [None, 1], ids=["dynamic", "fixed"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,13 @@ from edge.cli.options import SECONDS
 from edge.cli.paths import FOLDER, Command
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from edge.config.schema import MqttConfig
-    from edge.demo.show import DemoReport
+    from edge.demo.show import DemoHooks, DemoReport
     from edge.runtime.pipeline.report import RunReport
 
 __all__ = ["demo"]
@@ -66,12 +70,11 @@ def demo(cameras: int, seconds: float, precision: str, broker: str | None, folde
     what it gets with the exact ground truth. Fails when nothing was received or the counts do not balance.
     """
     from rich.live import Live
-    from rich.markup import escape
     from rich.progress import Progress
 
     from edge.cli.commands.run import stop_on_signals
     from edge.cli.output import echo_json, stderr_console
-    from edge.demo.show import DemoHooks, DemoOptions, run_demo
+    from edge.demo.show import DemoOptions, run_demo
     from edge.types import Precision
 
     console = stderr_console()
@@ -85,21 +88,8 @@ def demo(cameras: int, seconds: float, precision: str, broker: str | None, folde
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("rendering", total=None)
         live = Live(console=console, transient=True, auto_refresh=False)
-
-        def on_tick(report: RunReport) -> None:
-            if progress.live.is_started:
-                progress.stop()
-                live.start()
-            if console.is_terminal:
-                live.update(_live_table(report), refresh=True)
-
-        hooks = DemoHooks(
-            on_stage=lambda text: console.print(f"[bold]demo[/] {escape(text)}", soft_wrap=True),
-            on_work=lambda name, steps: progress.reset(bar, description=name, total=steps),
-            on_step=lambda: progress.advance(bar),
-            on_tick=on_tick,
-        )
         with stop_on_signals() as stop:
+            hooks = _hooks(console, progress, bar, live, stop)
             try:
                 result = run_demo(options, stop, hooks)
             finally:
@@ -111,6 +101,41 @@ def demo(cameras: int, seconds: float, precision: str, broker: str | None, folde
     for problem in result.problems:
         click.echo(f"error: {problem}", err=True)
     return _FAILED if result.problems else 0
+
+
+def _hooks(console: Console, progress: Progress, bar: TaskID, live: Live, stop: threading.Event) -> DemoHooks:
+    """Return what shows how far the demo is, and ends its preparations when `stop` is set."""
+    from rich.markup import escape
+
+    from edge.demo.show import DemoHooks
+
+    def on_stage(text: str) -> None:
+        _require_wanted(stop)
+        console.print(f"[bold]demo[/] {escape(text)}", soft_wrap=True)
+
+    def on_step() -> None:
+        _require_wanted(stop)
+        progress.advance(bar)
+
+    def on_tick(report: RunReport) -> None:
+        if progress.live.is_started:
+            progress.stop()
+            live.start()
+        if console.is_terminal:
+            live.update(_live_table(report), refresh=True)
+
+    return DemoHooks(
+        on_stage=on_stage,
+        on_work=lambda name, steps: progress.reset(bar, description=name, total=steps),
+        on_step=on_step,
+        on_tick=on_tick,
+    )
+
+
+def _require_wanted(stop: threading.Event) -> None:
+    """End the preparations where they are; once the cameras run, the service itself is told to stop, and drains."""
+    if stop.is_set():
+        raise KeyboardInterrupt
 
 
 def _mqtt_config(broker: str | None) -> MqttConfig | None:

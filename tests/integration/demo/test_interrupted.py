@@ -1,0 +1,33 @@
+"""Ctrl-C while the demo prepares its cameras: at once, in one word, and nothing is left."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("stage", ["rendering 4 cameras", "calibrating"])
+def test_ctrl_c_ends_the_preparations_of_the_demo(tmp_path, stage):
+    told, temporary = tmp_path / "told.txt", tmp_path / "tmp"
+    temporary.mkdir()
+    with told.open("w") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "edge.cli.edge_deploy", "demo", "--seconds", "5"],
+            stdout=subprocess.DEVNULL, stderr=stream, env={**os.environ, "TMPDIR": str(temporary)},
+        )  # fmt: skip
+    try:
+        wait_until(lambda: stage in told.read_text(), what=f"that it says: {stage}", timeout_s=120)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+        process.wait()
+
+    assert told.read_text().splitlines()[-1] == "interrupted"
+    assert list(temporary.iterdir()) == []

@@ -20,7 +20,8 @@ NUMBERS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EINTR)
 
 HEAD = """# What a power cut or a full disk can do to a device
 
-Written by `python -m tests.reliability`; nothing here is typed by hand. `tests/unit/device/test_power_cuts.py` fails
+Written by `python -m tests.reliability`; nothing here is typed by hand but the figures of the last section, which the
+lab prints. `tests/unit/device/test_power_cuts.py` fails
 if a change enumerates fewer states than this page says. The rows that begin with `agent:` are the real client and the
 real agent over files whose power is cut; the others are the same steps called one by one, so that many more states can
 be tried. The agent also writes an audit log, of which a cut may take the last line. Where something was killed at each
@@ -37,6 +38,24 @@ be old, empty, torn or new. That is more than a journaling file system allows it
 - I4: no release is current whose sequence is not counted; a step back is counted as used before it is current,
 - I5: a verdict that was reported survives, and so does a reset,
 - I6: nothing unproven is current without a trial record.
+"""
+
+WAITING = """
+## What waits for the broker
+
+Under the real unit in a booted container, the broker away, two cameras at 5 fps with lines to cross (`make lab`:
+`tests/lab/test_spool.py`). An independent checker reads all that came, and holds it against what the device wrote down
+of each message. Figures of Debian 12 on two cores of an AMD EPYC that had other work to do. A container shows what a
+cut does to processes and to `/run`, and not what it does to data that was not synced: for that
+`tests/unit/publish/outbox/test_spool_power_cuts.py` cuts at each write and sync.
+
+| What happens in an outage | Published | Lost | Declared |
+|---|---|---|---|
+| the service is killed, twice | 256 frames, 178 events | 0 | nothing |
+| the power is cut | 168 messages | 2 frames, those of the last 200 ms; 0 events | each of them |
+| the StateDirectory (8 MiB) is full, then has room again | 40 frames or more | 0 undeclared | `state`: `degraded` |
+| it becomes read-only, the service is killed, the disk is mended | 40 frames or more | 0 undeclared | the same |
+| `spool.db` is removed, then the power is cut | 40 frames or more | 0 undeclared | what the cut took |
 """
 
 _SECOND = "States after a second cut, inside recovery"
@@ -129,7 +148,7 @@ def main() -> None:
 
 
 def _write(every: list[Scenario]) -> None:
-    lines = [HEAD, *_enumerated(every), *_mutated(every), *_without_syncs(every[0]), *_faults()]
+    lines = [HEAD, *_enumerated(every), *_mutated(every), *_without_syncs(every[0]), *_faults(), WAITING.rstrip("\n")]
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -174,14 +174,24 @@ class Site:
 
 @contextlib.contextmanager
 def open_site(
-    home: Path, *, port: int, layers: Sequence[Path], push_key: Path | None = None, disk_bytes: int | None = None
+    home: Path,
+    *,
+    port: int,
+    layers: Sequence[Path],
+    push_key: Path | None = None,
+    disk_bytes: int | None = None,
+    is_broker_persistent: bool = False,
 ) -> Iterator[Site]:
-    """Open a site whose device starts from `layers`; all of it is gone at the end."""
+    """Open a site whose device starts from `layers`; all of it is gone at the end.
+
+    A broker that is persistent knows its subscribers again after it was stopped: they miss nothing of what comes first.
+    """
     home.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as opened:
         kind = VirtualMachine if is_machine() else VirtualDevice
         device = opened.enter_context(kind(layers=layers, disk_bytes=disk_bytes))
-        broker = opened.enter_context(Mosquitto(home / "broker", host=device.host_address, port=port))
+        kept = {"host": device.host_address, "port": port, "is_persistent": is_broker_persistent}
+        broker = opened.enter_context(Mosquitto(home / "broker", **kept))
         watcher = Watcher(device.host_address, port)
         opened.callback(watcher.close)
         (home / "targets.toml").write_text(

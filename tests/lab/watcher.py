@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Container
 from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.support.collector import Collector
+from tests.support.promise import Findings, findings
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,20 @@ class Watcher:
 
     def state(self) -> str | None:
         """Return the device's latest state: online, degraded, offline, ..."""
-        states = [
-            json.loads(m.payload) for m in list(self._collector.messages) if m.topic.endswith("/state") and m.payload
-        ]
-        of_device = [one["state"] for one in states if one.get("schema", "").startswith("edge.state")]
-        return of_device[-1] if of_device else None
+        told = self.states()
+        return told[-1][0] if told else None
+
+    def states(self) -> list[tuple[str, str | None]]:
+        """Return all states of the device with their reasons."""
+        states = self._collector.payloads("/state")
+        return [(one["state"], one["reason"]) for one in states if one.get("schema", "").startswith("edge.state/")]
+
+    def findings(self, epochs: Container[int]) -> Findings:
+        """Return what all that came of these epochs says of the promise; events have accounts of their own."""
+        messages = [(message.topic, message.payload) for message in list(self._collector.messages) if message.payload]
+        kinds = ("/detections", "/replay", "/events", "/gaps")
+        ours = [one for one in messages if one[0].endswith(kinds) and json.loads(one[1])["epoch"] in epochs]
+        return findings(ours, may_be_open=True, has_events=True)
 
     def last_switch(self) -> dict[str, object]:
         """Return what the device has last published of a switch; empty: nothing."""

@@ -170,6 +170,24 @@ def test_what_is_too_old_is_declared(tmp_path, monkeypatch):
     assert [seq for seq in life.numbers() if seq <= 10] == list(range(1, 11)), "the new ones came"
 
 
+def test_a_clock_that_was_set_back_by_a_year_costs_nothing(life, monkeypatch):
+    life.begin().frames(300)
+    life.events(2)
+    life.settle()
+    life.stop()
+    now_s = time.time
+    monkeypatch.setattr("time.time", lambda: now_s() - 365 * 86400)
+    life.begin().frames(300)
+    life.kill()
+    life.begin().frames(10)
+    assert life.keeper.oldest_s < 600
+    life.deliver()
+
+    life.prove()
+    assert not life.gaps()
+    assert life.numbers() == [*range(1, 301), *range(1, 301), *range(1, 11)], "in the order of the starts"
+
+
 def test_a_disk_that_is_short_keeps_events_and_says_so(tmp_path, caplog):
     life = Life(tmp_path, bounds=Bounds(max_bytes=64 << 20, max_age_s=3600.0, free_bytes=1 << 60))
     life.begin()

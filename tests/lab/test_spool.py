@@ -1,0 +1,187 @@
+"""What waits for the broker, under the real unit: over kills, a power cut, a full disk and one that fails."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from tests.lab.site import open_site
+from tests.lab.spool import STATE, Published, counts, record, recorded, small_disk, status, wait_for_more
+from tests.support.wait import wait_until
+
+MEANS = "messages are in memory only, which a power cut takes: "
+MOST_DUPLICATES = 20  # ten for each break of a connection to a broker that is near
+
+
+@pytest.fixture(scope="module")
+def site(shop, served_layers, tmp_path_factory):
+    """A device that also writes down what it publishes, and a broker that knows its subscribers over its stops."""
+    home = tmp_path_factory.mktemp("site")
+    with open_site(home, port=shop.port, layers=served_layers, is_broker_persistent=True) as opened:
+        opened.wait_serving(shop.first.manifest.release)
+        record(opened.device)
+        said = opened.push(shop.signer.variant(shop.first, pipeline=recorded))
+        assert said.code == 0, said.told + opened.journal()[-3000:]
+        yield opened
+
+
+@pytest.fixture
+def since(site):
+    """The epoch in which a test begins."""
+    return max(Published(site.device).epochs)
+
+
+@contextlib.contextmanager
+def no_broker(site):
+    """The broker is away until the block starts it, or ends."""
+    site.broker.stop()
+    try:
+        yield
+    finally:
+        site.broker.stop()
+        site.broker.start()
+
+
+@pytest.fixture
+def outage(site):
+    """The broker is away until the test starts it."""
+    with no_broker(site):
+        yield
+
+
+@pytest.fixture
+def disk(site):
+    """The service keeps its messages on a small disk of its own, and has a broker."""
+    with small_disk(site) as made:
+        wait_until(lambda: counts(site).get("connected"), what="it serves from the small disk", timeout_s=60)
+        yield made
+
+
+def wait_settled(site, since):
+    """Wait until all from an epoch on has come or is declared; return what the checker says, and the record."""
+    published = Published(site.device, since)
+
+    def is_settled():
+        found = site.watcher.findings(published.epochs)
+        return not any(found.undeclared(account, last) for account, last in published.last.items())
+
+    wait_until(is_settled, what="all came or is declared", timeout_s=90)
+    return site.watcher.findings(published.epochs), published
+
+
+def prove(found, published, most_duplicates=MOST_DUPLICATES):
+    """Hold the promise against what the device wrote down, and against what came beyond that."""
+    opened = dict.fromkeys([*published.last, *found.received, *found.declared, *found.open_from], 0)
+    last = {one: max(published.last.get(one, 0), max(found.received.get(one, ()), default=0)) for one in opened}
+    found.prove(last, most_duplicates=most_duplicates)
+
+
+def test_killed_twice_in_an_outage_it_loses_nothing(site, since, outage, figures):
+    for _ in range(2):
+        wait_for_more(site)
+        run = site.invocation()
+        site.device.run("systemctl kill --kill-who=main -s KILL edge-runtime")
+        wait_until(lambda run=run: site.invocation() != run and counts(site), what="it runs again", timeout_s=60)
+    wait_for_more(site, frames=20, events=0)
+    site.broker.start()
+
+    found, published = wait_settled(site, since)
+    prove(found, published)
+    assert not found.open_from, "nothing was lost, so nothing is declared"
+    assert not any(found.declared.values())
+    total = published.count(of_events=False), published.count(of_events=True)
+    figures["spool: two kills in an outage"] = f"{total[0]} frames and {total[1]} events published, none lost"
+
+
+def test_a_power_cut_in_an_outage_loses_no_event_and_declares_the_frames(site, since, outage, figures):
+    wait_for_more(site)
+    site.device.power_cut()
+    site.device.boot()
+    wait_until(lambda: counts(site), what="it serves again", timeout_s=60)
+    cut = Published(site.device)
+    site.broker.start()
+
+    found, published = wait_settled(site, since)
+    prove(found, published)
+    lost = {
+        account: last - max(found.received[account], default=0)
+        for account, last in cut.last.items()
+        if account[1] == since
+    }
+    assert all(found.open_from[account] <= cut.last[account] + 1 for account in lost), "each account is declared open"
+    lost_s = max(cut.seconds(account, cut.last[account] - count) for account, count in lost.items())
+    events = sum(count for (name, _), count in lost.items() if name.endswith(" events"))
+    assert events <= 1, "one that happened within its sync"
+    figures["spool: a power cut in an outage"] = (
+        f"of {sum(cut.last[account] for account in lost)} messages {sum(lost.values())} lost, {events} of them events, "
+        f"the last {lost_s * 1000:.0f} ms; all declared"
+    )
+
+
+def test_a_full_disk_is_said_loses_nothing_and_is_used_again(site, disk, since):
+    with no_broker(site):
+        wait_for_more(site, frames=20, events=1)
+        disk.fill()
+        # SQLite's log has room of its own for a while.
+        wait_until(lambda: counts(site).get("spool_works") == 0, what="the disk takes none", timeout_s=240)
+        full = ("degraded", f"{MEANS}database or disk is full")
+        assert (status(site)["state"], status(site)["reason"]) == full
+        wait_for_more(site, frames=20, events=1)
+        site.broker.start()
+        wait_until(lambda: site.watcher.states()[-1] == full, what="subscribers hear of it", timeout_s=30)
+        prove(*wait_settled(site, since))
+
+        disk.unfill()
+        wait_until(lambda: site.watcher.states()[-1] == ("online", None), what="that it is over", timeout_s=60)
+        assert counts(site)["spool_works"] == 1
+
+
+def test_a_disk_that_becomes_read_only_is_said_over_a_kill_too_and_is_used_again_when_it_is_mended(site, disk, since):
+    with no_broker(site):
+        wait_for_more(site, frames=20, events=1)
+        disk.abort()
+        wait_until(lambda: counts(site).get("spool_works") == 0, what="the disk takes none", timeout_s=60)
+        run = site.invocation()
+        site.device.run("systemctl reset-failed edge-runtime; systemctl kill --kill-who=main -s KILL edge-runtime")
+        wait_until(lambda: site.invocation() != run and counts(site), what="it runs without", timeout_s=60)
+        assert status(site)["state"] == "degraded"
+        assert MEANS in status(site)["reason"]
+        wait_for_more(site, frames=20, events=0)
+        site.broker.start()
+        prove(*wait_settled(site, since))
+        wait_until(lambda: MEANS in (site.watcher.states()[-1][1] or ""), what="subscribers hear of it", timeout_s=30)
+
+        disk.unmount()
+        disk.check()
+        disk.mount()
+        wait_until(lambda: counts(site).get("spool_works") == 1, what="the disk is used again", timeout_s=60)
+        wait_until(lambda: site.watcher.states()[-1] == ("online", None), what="that it is over", timeout_s=60)
+        found, published = wait_settled(site, since)
+        prove(found, published, most_duplicates=sum(published.last.values()))  # all that had lain on it comes again
+
+
+def test_a_spool_that_somebody_removes_under_the_service_is_put_back(site, since, outage):
+    wait_for_more(site, frames=20, events=1)
+    site.device.run(f"rm {STATE}/spool.db*")
+    wait_until(lambda: "spool was taken away" in site.journal(), what="it is put back", timeout_s=30)
+    wait_for_more(site, frames=20, events=1)
+    site.device.power_cut()
+    site.device.boot()
+    wait_until(lambda: counts(site), what="it serves again", timeout_s=60)
+    site.broker.start()
+
+    prove(*wait_settled(site, since))
+
+
+def test_another_user_of_the_machine_can_neither_read_nor_hold_it(site):
+    admin = ["setpriv", "--reuid=admin", "--regid=admin", "--init-groups", "sh", "-c"]
+    for command in ("ls .", "cat spool.db", "flock -n spool.db true", "touch spool.db-wal"):
+        place = command.replace("spool.db", f"{STATE}/spool.db").replace(" .", f" {STATE}")
+        done = site.device.run([*admin, place], check=False)
+        assert done.returncode != 0, command
+        assert "Permission denied" in done.stderr, done
+
+
+def test_the_journal_has_no_traceback(site):
+    assert "Traceback" not in site.journal()

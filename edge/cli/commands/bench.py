@@ -38,7 +38,8 @@ Examples:
 def bench(path: Path | None, wants_peaks: bool, engine: str, duration_s: float, as_json: bool) -> None:
     """Measure engine alone, decode alone, and the whole pipeline.
 
-    Each after two seconds of warming up. Files need `loop: true`, or they end before the measurement does.
+    Each after two seconds of warming up. Files need `loop: true`, or they end before the measurement does. Messages are
+    made and go nowhere: neither the broker of the pipeline file nor its `jsonl` hears of it.
 
     With --peaks instead what the machine reaches at most, without any model: INT8 operations (of a GPU's tensor cores,
     or of a convolution on the CPU) and the rate of its memory, beside the datasheet's figures of a known Jetson.

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -12,6 +11,7 @@ from edge.calibrate.table_file import read_table
 from edge.engine.kind import load_kind
 from edge.engine.kinds import kinds
 from edge.errors import EngineError
+from edge.model import graph
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
@@ -127,17 +127,17 @@ def test_an_engine_that_cannot_run_here_says_what_is_missing_and_how_to_get_it(p
 
 
 def test_auto_reads_the_file_once_and_makes_each_model_once(place, monkeypatch):
-    reads, made, read, make = [], [], Path.read_bytes, forms.quantized_model
+    reads, made, read, make = [], [], graph.read_file, forms.quantized_model
 
-    def counted_read(path):
-        reads.extend([path] if path.suffix == ".onnx" else [])
-        return read(path)
+    def counted_read(path, **settings):
+        reads.append(path)
+        return read(path, **settings)
 
     def counted_make(table, *arguments, **settings):
         made.append((table, tuple(settings.items())))
         return make(table, *arguments, **settings)
 
-    monkeypatch.setattr(Path, "read_bytes", counted_read)
+    monkeypatch.setattr(graph, "read_file", counted_read)
     monkeypatch.setattr("edge.model.graph.load_graph", lambda path: pytest.fail(f"{path} is read again"))
     monkeypatch.setattr(forms, "quantized_model", counted_make)
 

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -17,6 +16,7 @@ from edge.engine.kind import QdqForm
 from edge.engine.kinds import choose_kind
 from edge.engine.pipeline_model import read_model
 from edge.errors import ConfigError
+from edge.model import graph
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.model.qdq import insert_qdq
 from edge.quantize.arithmetic import Arithmetic, arithmetic_of
@@ -139,10 +139,8 @@ def test_a_build_reads_the_model_once(tmp_path, model, choose, monkeypatch):
     write_table_of(tmp_path / "t.json", model)
     choose(precision="int8", calibration="t.json")  # writes the pipeline
     (tmp_path / "out").mkdir()
-    reads, read = [], Path.read_bytes
-    monkeypatch.setattr(
-        Path, "read_bytes", lambda path: (reads.extend([path] if path.suffix == ".onnx" else []), read(path))[1]
-    )
+    reads, read = [], graph.read_file
+    monkeypatch.setattr(graph, "read_file", lambda path, **more: (reads.append(path), read(path, **more))[1])
 
     kind = choose_kind("auto").facts.name
     job = Job(pipeline=str(tmp_path / "p.yaml"), kind=kind, manifest=None, folder=str(tmp_path / "out"))

@@ -37,11 +37,11 @@ OWNERS = {
     "click": "cli/",
     "cutlass_cppgen": "engine/cuda/cutlass.py",
     "cv2": "media/images.py",
-    "google": "model/graph.py",  # protobuf's decode error comes out of onnx.load
+    "google": "model/binding.py",  # protobuf's decode error comes out of onnx.load
     "gi": "media/gstreamer/binding.py",
     "msgspec": "",
     "numpy": "",
-    "onnx": ("model/graph.py", TRAINING),
+    "onnx": ("model/binding.py", TRAINING),
     "onnxruntime": TRAINING,
     "openvino": "engine/openvino/binding.py",
     "tensorrt": "engine/tensorrt/binding.py",

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from edge.config.pipeline import Pipeline
 from edge.config.schema import TlsConfig
 from edge.config.uris import local_path
 from edge.document import Location
-
-if TYPE_CHECKING:
-    from edge.config.load import Pipeline
 
 __all__ = ["files_of_pipeline", "overwritten"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,42 +11,19 @@ import msgspec
 
 from edge.config.convert import convert, split_location
 from edge.config.files import overwritten
+from edge.config.pipeline import Pipeline
 from edge.config.schema import MqttConfig, PipelineConfig, SpoolConfig, StreamConfig
 from edge.config.tracking import tracking_contradictions
 from edge.config.uris import is_fixed, local_path
 from edge.config.yaml_file import read_yaml
-from edge.document import Document, Location, spell
+from edge.document import Location, spell
 from edge.errors import ConfigError
 
-__all__ = ["Pipeline", "load_pipeline", "mqtt_from_options"]
+__all__ = ["load_pipeline", "mqtt_from_options"]
 
 _REFERENCE = "pipelines/reference.yaml"
 _MAY_BE_FILES = ("http", "https")
 _LIVE_SCHEMES = ("rtsp", "rtsps", "http", "https", "v4l2", "csi", "test")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pipeline:
-    """A pipeline file that was read and found consistent."""
-
-    config: PipelineConfig
-    document: Document[ConfigError]
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.document.path
-
-    def error(self, location: Location, problem: str) -> ConfigError:
-        """Return an error that points at a key of the file, for what only shows when the pipeline is built."""
-        return self.document.error(location, problem)
-
-    def resolve(self, text: str) -> Path:
-        """Return a path that the file names: relative ones start at the file's own folder.
-
-        Links are left alone: a release's `model.onnx` is a link to a file whose name says nothing.
-        """
-        return Path(os.path.abspath(self.path.parent / os.path.expanduser(text)))
 
 
 def load_pipeline(path: Path, *, is_for_here: bool = True) -> Pipeline:

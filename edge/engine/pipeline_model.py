@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.config.uris import local_path
 from edge.engine.section import read_section
 from edge.model.file import ModelFile, read_model_file

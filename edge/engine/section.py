@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from edge.config.convert import convert
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.document import Location
 from edge.engine.kind import load_kind
 from edge.engine.kinds import AUTO, choose_kind, kinds

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edge.model.graph import Dim, Graph, graph_from_bytes, infer_shapes, node_proto, tensor_proto
 
 if TYPE_CHECKING:
-    from edge.model.graph import ModelProto, NodeProto, ValueInfoProto
+    from edge.model.binding import ModelProto, NodeProto, ValueInfoProto
 
 __all__ = ["Draft", "resolve"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from edge.errors import ModelError
 
 if TYPE_CHECKING:
-    from edge.model.graph import ModelProto, TensorProto
+    from edge.model.binding import ModelProto, TensorProto
 
 __all__ = ["MOST_EXTERNAL_BYTES", "external_locations", "load_external"]
 

@@ -1,4 +1,4 @@
-"""The inside of an ONNX file, in our own words; the only module that imports `onnx`, and only when it is used.
+"""The inside of an ONNX file, in our own words.
 
 `load_graph` reads and checks a file. `Graph` is a read-only view: nodes, who makes and who reads a tensor, constants as
 numpy, shapes where they are known. Inferring shapes and rewriting is in `edge.model.draft`.
@@ -7,17 +7,16 @@ numpy, shapes where they are known. Inferring shapes and rewriting is in `edge.m
 from __future__ import annotations
 
 import functools
-import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.errors import MissingDependencyError, ModelError
+from edge.errors import ModelError
+from edge.model.binding import decode_error, onnx_module, reference_evaluator
 from edge.model.external import load_external
 from edge.model.mistaken import mistaken
 from edge.model.node import Dim, Node, TensorInfo
@@ -25,11 +24,7 @@ from edge.model.order import sort_nodes
 from edge.reading import read_file
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto
-    from onnx import ModelProto as ModelProto
-    from onnx import NodeProto as NodeProto
-    from onnx import TensorProto as TensorProto
-    from onnx import ValueInfoProto as ValueInfoProto
+    from edge.model.binding import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 __all__ = [
     "Dim",
@@ -41,7 +36,6 @@ __all__ = [
     "infer_shapes",
     "load_graph",
     "node_proto",
-    "onnx_module",
     "parsed",
     "read_bytes",
     "tensor_proto",
@@ -187,11 +181,9 @@ class Graph:
         return math.prod(infer_shapes(model).shape(tensor) or (0,))
 
     def _evaluate(self, tensor: str, operands: Mapping[str, Array | None]) -> Array | None:
-        from onnx.reference import ReferenceEvaluator
-
         try:
-            evaluator = ReferenceEvaluator(self._single(self._positions[tensor]))
-            values: list[Array] = list(evaluator.run([tensor], dict(operands)))  # type: ignore[arg-type]
+            evaluator = reference_evaluator(self._single(self._positions[tensor]))
+            values: list[Array] = list(evaluator.run([tensor], dict(operands)))
         except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError):
             return None  # an operator that the reference implementation does not run in this opset
         return np.asarray(values[0])
@@ -269,7 +261,7 @@ def parsed(data: bytes, where: str) -> ModelProto:
         raise ModelError(f"{where}: expected an ONNX model, these {len(data)} bytes are {found[0]}", hint=found[1])
     try:
         proto: ModelProto = onnx_module().load_model_from_string(data)
-    except _decode_error() as error:
+    except decode_error() as error:
         size = f"{len(data)} bytes"
         raise ModelError(
             f"{where}: expected an ONNX model, these {size} cannot be parsed: cut short, or of another format",
@@ -292,31 +284,6 @@ def read_bytes(path: Path, most_bytes: int = _LARGEST_MESSAGE_BYTES) -> bytes:
         return read_file(path, most_bytes=most_bytes, follows_links=True)
     except OSError as error:
         raise ModelError(f"{path}: expected a readable ONNX file: {error.strerror}") from error
-
-
-def onnx_module() -> ModuleType:
-    """Return `onnx`, imported when it is used.
-
-    Raises:
-        MissingDependencyError: if it is not installed.
-    """
-    try:
-        import onnx
-        import onnx.checker
-        import onnx.external_data_helper
-        import onnx.helper
-        import onnx.numpy_helper
-        import onnx.shape_inference
-        import onnx.version_converter
-    except ImportError as error:
-        raise MissingDependencyError("onnx is not importable", hint="pip install onnx") from error
-    return onnx
-
-
-def _decode_error() -> type[Exception]:
-    """Return the error of protobuf, which comes with onnx and has no type hints of its own everywhere."""
-    error: type[Exception] = importlib.import_module("google.protobuf.message").DecodeError
-    return error
 
 
 def _array(tensor: TensorProto) -> Array:

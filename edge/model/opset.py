@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from edge.errors import ModelError
-from edge.model.graph import Graph, graph_from_bytes, onnx_module
+from edge.model.binding import onnx_module
+from edge.model.graph import Graph, graph_from_bytes
 
 if TYPE_CHECKING:
-    from edge.model.graph import ModelProto
+    from edge.model.binding import ModelProto
 
 __all__ = ["element_types", "with_opset"]
 

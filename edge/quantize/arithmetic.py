@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edge.calibrate.apply import usable_table
 from edge.calibrate.table import CalibrationTable
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.digest import sha256_of
 from edge.errors import CalibrationError, ConfigError
 from edge.model.graph import Graph

@@ -26,7 +26,8 @@ from edge.bundle.manifest import (
 from edge.bundle.sbom import ModelCard, make_sbom, make_software_sbom
 from edge.bundle.sign import DOWNGRADE, RELEASE, fingerprint, sign
 from edge.calibrate.table import CalibrationTable
-from edge.config.load import Pipeline, load_pipeline
+from edge.config.load import load_pipeline
+from edge.config.pipeline import Pipeline
 from edge.deploy.bundling.bounds import check_signable
 from edge.deploy.bundling.contents import Contents, collect_contents, digest_of
 from edge.deploy.bundling.frames import find_candidates

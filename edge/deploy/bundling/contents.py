@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.bundle.manifest import Role
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.config.schema import TlsConfig
 from edge.config.uris import is_fixed, local_path
 from edge.config.yaml_file import yaml_text

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from edge.bundle.manifest import GoldenFrames
 from edge.calibrate.table import CalibrationTable, DatasetId
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.config.schema import StreamConfig
 from edge.config.uris import local_path
 from edge.errors import DeployError

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge.bundle.manifest import GoldenFrames, GoldenLimits
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.deploy.bundling.frames import Candidates, Canvas
 from edge.engine.kind import BuildRequest
 from edge.engine.pipeline_model import detector_of, max_batch_of

@@ -20,7 +20,7 @@ from edge.model.opset import with_opset
 from edge.model.qdq.stored import dequantized
 
 if TYPE_CHECKING:
-    from edge.model.graph import NodeProto
+    from edge.model.binding import NodeProto
 
 __all__ = ["with_float_arithmetic"]
 

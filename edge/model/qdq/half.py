@@ -21,7 +21,7 @@ from edge.model.opset import element_types, with_opset
 from edge.model.qdq.placement import WEIGHTED, called
 
 if TYPE_CHECKING:
-    from edge.model.graph import NodeProto
+    from edge.model.binding import NodeProto
 
 __all__ = ["float16_model", "halve"]
 

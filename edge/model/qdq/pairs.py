@@ -19,7 +19,7 @@ from edge.model.qdq.placement import Placement, is_moving
 from edge.model.qdq.scales import scale_of
 
 if TYPE_CHECKING:
-    from edge.model.graph import NodeProto
+    from edge.model.binding import NodeProto
 
 __all__ = ["Pairs", "moved_tensors"]
 

@@ -12,7 +12,7 @@ from edge.model.qdq.insert import QdqModel
 from edge.model.qdq.placement import called
 
 if TYPE_CHECKING:
-    from edge.model.graph import NodeProto
+    from edge.model.binding import NodeProto
 
 __all__ = ["with_float_twins"]
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from edge.bundle.manifest import Manifest, Role, decode_manifest
-from edge.config.load import Pipeline, load_pipeline
+from edge.config.load import load_pipeline
+from edge.config.pipeline import Pipeline
 from edge.device.device import Device
 from edge.device.engine_record import (
     BUILD,

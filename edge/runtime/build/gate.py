@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.bundle.manifest import GoldenLimits, Role, decode_manifest
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.engine.pipeline_model import detector_of
 from edge.errors import DeployError
 from edge.evaluate.golden import GoldenScore, compare_golden, floor_of

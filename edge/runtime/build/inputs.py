@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 import msgspec
 
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.device.engine_record import EngineInputs
 from edge.engine.pipeline_model import max_batch_of
 from edge.engine.section import ChosenEngine

@@ -16,7 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from edge.config.load import Pipeline, load_pipeline
+from edge.config.load import load_pipeline
+from edge.config.pipeline import Pipeline
 from edge.device.engine_record import GOLDEN, MAX_PLAN_BYTES, PLAN
 from edge.engine.kind import BuildRequest, Plan, load_kind
 from edge.engine.pipeline_model import max_batch_of, open_model

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.config.schema import HttpConfig, TrackingConfig
 from edge.http.exchange import Answer, Request, json_answer, text_answer
 from edge.http.page import page_answer, picture_answer, picture_of

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.errors import SourceError
 from edge.protocols import Engine, FrameSource
 from edge.runtime.pipeline.report import RunReport

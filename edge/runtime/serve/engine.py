@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.device.engine_record import EngineRecord
 from edge.engine.kind import BuildRequest, load_kind
 from edge.engine.pipeline_model import max_batch_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.config.schema import TrackingConfig
 from edge.protocols import Publisher
 from edge.publish.events import EventPublisher

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.engine.pipeline_model import detector_of, read_model
 from edge.protocols import Engine
 from edge.runtime.look.server import StatusServer, make_shown

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from edge.config.credentials import read_credential
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.config.schema import MqttConfig, SpoolConfig
 from edge.protocols import Publisher
 from edge.publish.convert import rfc3339_from_ns

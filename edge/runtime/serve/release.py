@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge.bundle.manifest import Manifest, Role
-from edge.config.load import Pipeline, load_pipeline
+from edge.config.load import load_pipeline
+from edge.config.pipeline import Pipeline
 from edge.device.device import Device
 from edge.device.engine_record import EngineRecord
 from edge.device.layout import Layout

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.config.load import Pipeline, load_pipeline
+from edge.config.load import load_pipeline
+from edge.config.pipeline import Pipeline
 from edge.protocols import FrameSource, Publisher
 from edge.publish.discovery.announced import NoStreamState
 from edge.publish.messages import InfoMessage

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.config.load import Pipeline, load_pipeline
+from edge.config.load import load_pipeline
+from edge.config.pipeline import Pipeline
 from edge.device.layout import Layout
 from edge.device.notify import Notifier
 from edge.runtime.pipeline.report import RunReport

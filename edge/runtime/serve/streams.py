@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.config.credentials import read_credential
-from edge.config.load import Pipeline
+from edge.config.pipeline import Pipeline
 from edge.config.schema import StreamConfig
 from edge.config.uris import local_path
 from edge.media.select import make_source

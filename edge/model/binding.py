@@ -44,7 +44,7 @@ def decode_error() -> type[Exception]:
 
 
 def reference_evaluator(model: ModelProto) -> Any:
-    """Return an `onnx.reference.ReferenceEvaluator`; its import takes a tenth of that of onnx, and few models need it."""
+    """Return an `onnx.reference.ReferenceEvaluator`, imported then: few models need it."""
     from onnx.reference import ReferenceEvaluator
 
     return ReferenceEvaluator(model)

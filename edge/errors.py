@@ -86,13 +86,20 @@ class TensorMismatchError(EngineError):
 
 
 class SourceError(EdgeError):
-    """A stream cannot be read; `is_permanent` tells whether trying again soon is of no use (404, 401, no such file)."""
+    """A stream cannot be read.
+
+    `is_permanent` tells whether trying again soon is of no use (404, 401, no such file), `wants_login` whether user and
+    password are missing or not the right ones.
+    """
 
     exit_code = 3
 
-    def __init__(self, problem: str, *, hint: str | None = None, is_permanent: bool = False) -> None:
+    def __init__(
+        self, problem: str, *, hint: str | None = None, is_permanent: bool = False, wants_login: bool = False
+    ) -> None:
         super().__init__(problem, hint=hint)
         self.is_permanent = is_permanent
+        self.wants_login = wants_login
 
 
 class EndOfStream(SourceError):  # noqa: N818 - the field's own name for it

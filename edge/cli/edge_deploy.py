@@ -14,6 +14,7 @@ __all__ = ["edge_deploy", "main"]
 
 _COMMANDS = {
     "demo": LazyCommand("edge.cli.commands.demo", "demo", "Everything on four synthetic cameras, in one go."),
+    "new": LazyCommand("edge.cli.commands.new", "new", "From cameras and a model to a pipeline file that runs."),
     "inspect": LazyCommand(
         "edge.cli.commands.inspect", "inspect", "What an ONNX file is: family, input, labels, obstacles."
     ),

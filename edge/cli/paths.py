@@ -19,6 +19,7 @@ import click
 from edge.errors import ConfigError, EdgeError
 
 __all__ = [
+    "CAMERA",
     "FOLDER",
     "IMAGES",
     "LABELS",
@@ -54,6 +55,28 @@ class ReadPath(click.Path):
         super().__init__(path_type=Path, **settings)
         self.files = files
         self.may_stream = may_stream
+
+
+class CameraPath(ReadPath):
+    """Where a stream comes from: an address, kept as text, or the path of a clip or of a folder of them."""
+
+    name = "camera"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return text or a path.
+
+        Raises:
+            click.BadParameter: if it can be neither.
+        """
+        from edge.config.uris import local_path
+
+        if str(value).startswith("/dev/video"):
+            return f"v4l2://{value}"
+        try:
+            path = local_path(str(value), Path())
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return str(value) if path is None else path
 
 
 class WrittenPath(click.Path):
@@ -177,6 +200,10 @@ def _images(folder: Path) -> Iterable[Path]:
     return list_images(folder)
 
 
+def _clips(path: Path) -> Iterable[Path]:
+    return path.iterdir() if path.is_dir() else (path,)
+
+
 def _labels(path: Path) -> Iterable[Path]:
     return path.glob("*.txt") if path.is_dir() else (path,)
 
@@ -206,6 +233,7 @@ def _release(folder: Path) -> Iterator[Path]:
 READ = ReadPath()
 READ_FILE = ReadPath(dir_okay=False)
 SSH_CONFIG = ReadPath(may_stream=True, dir_okay=False)  # /dev/null: none at all
+CAMERA = CameraPath(_clips)
 READ_FOLDER = ReadPath(file_okay=False)
 IMAGES = ReadPath(_images)
 LABELS = ReadPath(_labels)

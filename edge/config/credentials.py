@@ -1,4 +1,7 @@
-"""Secrets by name: read from systemd's credentials or from files that only their owner can read; never logged."""
+"""Secrets by name: read from systemd's credentials or from files that only their owner can read; never logged.
+
+A secret is one line, `user:password`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path
 
 from edge.errors import ConfigError
 
-__all__ = ["Credential", "read_credential"]
+__all__ = ["Credential", "credential_from_line", "line_from_credential", "own_path", "read_credential"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +38,39 @@ def read_credential(name: str, *, environ: Mapping[str, str] = os.environ) -> Cr
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"credential {name!r}: {path} cannot be read: {type(error).__name__}") from None
-    user, colon, password = text.partition(":")
-    if not colon or "\n" in text:
-        raise ConfigError(f"credential {name!r}: {path} has to hold one line, user:password")
+    return credential_from_line(text, where=f"credential {name!r}: {path}")
+
+
+def credential_from_line(line: str, *, where: str) -> Credential:
+    """Return what `line` holds, the content of `where`, which an error names instead of it.
+
+    Raises:
+        ConfigError: if it is no `user:password`.
+    """
+    user, colon, password = line.partition(":")
+    if not colon or "\n" in line:
+        raise ConfigError(f"{where} has to hold one line, user:password")
     return Credential(user=user, password=password)
+
+
+def line_from_credential(credential: Credential, *, where: str) -> bytes:
+    """Return the content of a file that `read_credential` reads as `credential`.
+
+    Raises:
+        ConfigError: if one line cannot hold it: a colon in the user, blanks at an end, a line break.
+    """
+    line = f"{credential.user}:{credential.password}"
+    if ":" in credential.user or line != line.strip() or not line.isprintable():
+        raise ConfigError(
+            f"{where}: expected a user without a colon, no blanks at the ends, nothing unprintable",
+            hint="such a login cannot be kept as user:password; give the camera or the broker another one",
+        )
+    return f"{line}\n".encode()
+
+
+def own_path(name: str, *, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return where the user's own secret `name` is kept, if it is there."""
+    return _config_home(environ) / "edge-deploy" / "credentials" / name
 
 
 def _find(name: str, environ: Mapping[str, str]) -> Path:
@@ -47,7 +79,7 @@ def _find(name: str, environ: Mapping[str, str]) -> Path:
     given = Path(environ["CREDENTIALS_DIRECTORY"]) / name if "CREDENTIALS_DIRECTORY" in environ else None
     if given is not None and given.is_file():
         return given
-    own = _config_home(environ) / "edge-deploy" / "credentials" / name
+    own = own_path(name, environ=environ)
     if not own.is_file():
         raise ConfigError(f"credential {name!r} is not here", hint=f"write user:password to {own} and chmod 600 it")
     if stat.S_IMODE(own.stat().st_mode) & 0o077:

@@ -12,7 +12,7 @@ from edge.document import Document, Location, spell
 from edge.errors import ConfigError
 from edge.reading import read_file
 
-__all__ = ["read_yaml", "yaml_text"]
+__all__ = ["read_yaml", "scalar_text", "yaml_text"]
 
 _MAX_VALUES = 20_000  # a pipeline of a thousand streams has fewer; aliases of aliases soon have billions
 _MAX_DEPTH = 12
@@ -49,6 +49,13 @@ def yaml_text(content: Mapping[str, Any]) -> str:
     """Return `content`, plain values as a document has them, as YAML that `read_yaml` reads back, keys in order."""
     text: str = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True, width=120)
     return text
+
+
+def scalar_text(value: str) -> str:
+    """Return a text as it is written behind a key, in one line, with quotes where YAML wants them."""
+    style = None if value.isprintable() else '"'
+    text: str = yaml.safe_dump(value, default_style=style, allow_unicode=True, width=float("inf"))
+    return text.removesuffix("...\n").rstrip("\n")
 
 
 class _Reader:

@@ -11,12 +11,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 from edge.config.uris import local_path
 from edge.errors import ConfigError
 
-__all__ = ["Address", "parse_address", "redact"]
+__all__ = ["Address", "CLIP_SUFFIXES", "parse_address", "redact"]
 
 _SCHEMES = ("rtsp", "rtsps", "file", "http", "https", "v4l2", "csi", "test")
 _NUMBERS = ("width", "height", "fps")
 _OPTIONS = {"v4l2": (*_NUMBERS, "format"), "csi": _NUMBERS, "test": (*_NUMBERS, "pattern")}
-_FILE_SUFFIXES = (".mp4", ".mov", ".mkv", ".webm", ".avi", ".ts", ".m4v", ".h264", ".h265")
+CLIP_SUFFIXES = (".mp4", ".mov", ".mkv", ".webm", ".avi", ".ts", ".m4v", ".h264", ".h265")
 # Up to the last @ of the authority, or, where somebody's password has a slash in it, up to the last @ at all.
 _USER_INFO = re.compile(r"//(?:[^/\s]*@|(?!\[)[^/\s:@]*:(?!\d*(?:[/?#\s]|$))\S*@)")
 _QUERY = re.compile(r"\?[^\s\"']+")
@@ -42,7 +42,7 @@ class Address:
     def is_file_like(self) -> bool:
         """Whether it has an end: a file, or a file on a web server."""
         is_web = self.scheme in ("http", "https")
-        return self.scheme == "file" or (is_web and urlsplit(self.location).path.lower().endswith(_FILE_SUFFIXES))
+        return self.scheme == "file" or (is_web and urlsplit(self.location).path.lower().endswith(CLIP_SUFFIXES))
 
     @property
     def is_device(self) -> bool:

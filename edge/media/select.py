@@ -22,7 +22,7 @@ from edge.media.shedding import Order
 from edge.protocols import FrameSource
 from edge.types import Preprocess, StreamId
 
-__all__ = ["choose_decoder", "make_source"]
+__all__ = ["choose_decoder", "make_connection", "make_source", "require_decoder"]
 
 _PYAV_SCHEMES = ("file", "rtsp", "rtsps", "http", "https")
 _KEYFRAME_S = 12.0  # NVDEC waits for a key frame, and long groups of pictures are common
@@ -56,16 +56,11 @@ def make_source(
     address = parse_address(stream.uri, base_dir=base_dir, credential=login.current())
     decoder = choose_decoder(stream, address)
     # Here and now: the threads that open their streams later would all do it at once, and report what is missing late.
-    if decoder == "pyav":
-        pyav.load()
-    else:
-        check_static_elements(stream, address, is_nvmm=decoder == "nvmm")
+    require_decoder(stream, address, decoder)
 
     def make() -> FrameSource:
         current = parse_address(stream.uri, base_dir=base_dir, credential=login.current())
-        if decoder == "pyav":
-            return PyavSource(stream, current, preprocess=preprocess, order=order)
-        return GstSource(stream, current, preprocess=preprocess, is_nvmm=decoder == "nvmm", order=order)
+        return make_connection(stream, current, decoder=decoder, preprocess=preprocess, order=order)
 
     def watch(is_refused: bool) -> Watch:
         return Watch(lambda: is_there(address, was_unknown=is_refused), name=stream.id, is_renewed=login.is_renewed)
@@ -83,6 +78,28 @@ def make_source(
         remedy=remedy_of(address.scheme),
     )
     return camera if stream.max_fps is None else RateLimitedSource(camera, stream.max_fps)
+
+
+def make_connection(
+    stream: StreamConfig, address: Address, *, decoder: str, preprocess: Preprocess, order: Order | None = None
+) -> GstSource | PyavSource:
+    """Return one connection to a stream, by a `decoder` of `choose_decoder`: what breaks it, ends it."""
+    if decoder == "pyav":
+        return PyavSource(stream, address, preprocess=preprocess, order=order)
+    return GstSource(stream, address, preprocess=preprocess, is_nvmm=decoder == "nvmm", order=order)
+
+
+def require_decoder(stream: StreamConfig, address: Address, decoder: str) -> None:
+    """Load what reads a stream.
+
+    Raises:
+        ConfigError: if the address has an option whose value cannot be used.
+        MissingDependencyError: if something is not installed.
+    """
+    if decoder == "pyav":
+        pyav.load()
+    else:
+        check_static_elements(stream, address, is_nvmm=decoder == "nvmm")
 
 
 def choose_decoder(stream: StreamConfig, address: Address) -> str:

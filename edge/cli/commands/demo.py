@@ -28,6 +28,7 @@ __all__ = ["demo"]
 _FAILED = 1
 _NEXT = """\
 Where to go next:
+  {folder}edge-deploy new your-model.onnx rtsp://your-camera                your pipeline file, from your cameras
   {folder}edge-deploy inspect your-model.onnx                               what your model is
   {folder}edge-deploy evaluate your-model.onnx --images DIR --labels DIR    how good it is
   {folder}edge-runtime run --pipeline your-pipeline.yaml                    pipelines/reference.yaml has every key

@@ -32,6 +32,7 @@ _REFUSALS = {
 _BT601 = 5
 _MATRICES = {1: 1, 4: 4, 5: 5, 6: 5, 7: 7, 9: 9, 10: 9}
 _LIMITED, _FULL = 1, 2
+_CODECS = {"hevc": "h265", "mjpeg": "jpeg", "rawvideo": "raw"}
 _MOST_REORDERED = 32  # pictures that a decoder may hold back
 _loading = threading.Lock()
 
@@ -64,6 +65,7 @@ class Decoder:
 
     Attributes:
         errors: packets that could not be decoded; reading goes on after them.
+        codec: by the name that GStreamer has for it, such as `h264`.
         period_ns: the time from one frame to the next, as the stream declares it.
     """
 
@@ -82,6 +84,7 @@ class Decoder:
         # Many streams on few cores: threads inside one decoder cost more than they give.
         context = self._stream.codec_context
         context.thread_count = 1
+        self.codec: str = _CODECS.get(context.name, context.name)
         # Frames without a clean start are given out and marked, so that they can be counted.
         context.flags = context.flags | self._av.codec.context.Flags.output_corrupt
         self._needs_key, self._is_starting = True, True
@@ -167,6 +170,7 @@ class Decoder:
             f"{self._address.shown}: {redact(str(words))}",
             hint=_REFUSALS.get(type(error).__name__),
             is_permanent=is_refusal or is_bad_file,
+            wants_login=type(error).__name__ == "HTTPUnauthorizedError",
         )
 
 

@@ -47,6 +47,12 @@ class PyavSource:
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"decode {stream.id}", daemon=True)
         self._started_ns: int | None = None
+        self._codec: str | None = None
+
+    @property
+    def codec(self) -> str | None:
+        """What it is coded in, such as `h264`; None before that is known."""
+        return self._codec
 
     @property
     def stream(self) -> StreamId:
@@ -143,6 +149,7 @@ class PyavSource:
     def _decode_pass(self, shift_ns: int) -> int:
         """Decode from start to end; return the time at which a next pass would begin."""
         decoder = Decoder(self._address, is_stopped=self._closing.is_set)
+        self._codec = decoder.codec
         first_ns: int | None = None
         end_ns = shift_ns
         seen_errors = 0

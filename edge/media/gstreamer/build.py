@@ -53,6 +53,7 @@ class PipelineBuilder:
         pipeline: the pipeline, in state NULL.
         problem: what went wrong in a callback of a streaming thread, for the reader to raise.
         decoder: the element that decodes; None as long as the codec is not known, and for decodebin.
+        codec: what the video is coded in, such as `h264`; None as long as it is not known.
         clean: tells which frames are clean; None as long as the codec is not known.
         sender_clock: of an RTSP camera, when it has taken its pictures.
         container_colour: colorimetry that the container states of H.264 or H.265, which the coded video overrules.
@@ -73,6 +74,7 @@ class PipelineBuilder:
         self.decoder: Any = None
         self.clean: CleanFrames | None = None
         self.container_colour: str | None = None
+        self.codec: str | None = None
         self.sender_clock = SenderClock(stream.id) if address.scheme in ("rtsp", "rtsps") else None
         self._is_nvmm = is_nvmm
         self.pipeline = self._gst.Pipeline.new(None)
@@ -183,6 +185,7 @@ class PipelineBuilder:
         if features is not None:
             caps.set_features(0, self._gst.CapsFeatures.new_single(features))
         made.get_by_name("mode").set_property("caps", caps)
+        self.codec = _codec_of(media_type)
         self._link(made.get_static_pad("src"), self._codecs[_CODEC_SECTIONS[media_type]])
 
     def _on_pad_added(self, _element: Any, pad: Any) -> None:
@@ -228,8 +231,11 @@ class PipelineBuilder:
             if fields.get_string("media") == "video":
                 if self.sender_clock is not None:
                     self.sender_clock.follow(pad)
-                self._link(pad, self._rtp_text(fields.get_string("encoding-name") or "?"))
+                encoding = fields.get_string("encoding-name") or "?"
+                self.codec = encoding.lower()
+                self._link(pad, self._rtp_text(encoding))
         elif name.startswith(("video/", "image/")):
+            self.codec = _codec_of(name)
             self._link(pad, self._codec_text(name))
         else:
             self._has_other_media = True
@@ -313,3 +319,8 @@ class PipelineBuilder:
             step()
         except Exception as error:  # a C callback; the reader raises it
             self.problem = error
+
+
+def _codec_of(media_type: str) -> str:
+    """`video/x-h264`: h264."""
+    return media_type.partition("/")[2].removeprefix("x-")

@@ -76,4 +76,5 @@ class BusReader:
             f"{self._address.shown}: {words}",
             hint=None if self._address.is_device else hint,
             is_permanent=hint is not None or not self._is_live,
+            wants_login=error.matches(self._gst.ResourceError.quark(), self._gst.ResourceError.NOT_AUTHORIZED),
         )

@@ -83,6 +83,11 @@ class GstSource:
         return self._pipeline
 
     @property
+    def codec(self) -> str | None:
+        """What it is coded in, such as `h264`; None before that is known."""
+        return self._builder.codec
+
+    @property
     def stream(self) -> StreamId:
         """The stream that this source reads."""
         return self._stream

@@ -1,0 +1,147 @@
+"""`edge-deploy new`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edge.cli.border import tell
+from edge.cli.lazy import verbosity_option
+from edge.cli.options import SECONDS
+from edge.cli.paths import CAMERA, MODEL, READ, WRITTEN, Command
+
+if TYPE_CHECKING:
+    from edge.config.credentials import Credential
+    from edge.deploy.new.made import Made
+
+__all__ = ["new"]
+
+_UNREACHABLE = 3
+_CAMERA_LOGIN, _BROKER_LOGIN = "EDGE_CAMERA_LOGIN", "EDGE_BROKER_LOGIN"
+
+
+@click.command(
+    cls=Command,
+    epilog="""\b
+Examples:
+  edge-deploy new yolo11s.onnx rtsp://camera-east/main rtsp://camera-west/main -o gates.yaml
+  edge-deploy new yolo11s.onnx clips/ v4l2:///dev/video0 --broker broker.local -o try.yaml
+  EDGE_CAMERA_LOGIN=user:password edge-deploy new yolo11s.onnx rtsp://10.0.0.7/stream1 --json
+
+\b
+What it asks and writes: docs/new.md""",
+)
+@click.argument("model", type=MODEL)
+@click.argument("cameras", type=CAMERA, nargs=-1, required=True, metavar="CAMERA...")
+@click.option(
+    "-o", "--out", type=WRITTEN, default=Path("pipeline.yaml"), show_default=True, metavar="FILE", help="To be written."
+)
+@click.option("--broker", metavar="HOST[:PORT]", help="Over TLS; mqtt://HOST[:PORT] asks for plain text.")
+@click.option("--site", metavar="NAME", help="Topic level above the device.  [default: default]")
+@click.option("--ca", type=READ, metavar="FILE", help="Authorities that the broker's certificate is checked by.")
+@click.option("--credential", metavar="NAME", help='The secret "user:password" of cameras that want a login.')
+@click.option(
+    "--timeout", "within_s", type=SECONDS, default=10, show_default=True, metavar="S", help="For each first answer."
+)
+@click.option("--force", is_flag=True, help="Replace files and secrets that are there.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@verbosity_option
+def new(
+    model: Path,
+    cameras: tuple[str | Path, ...],
+    out: Path,
+    broker: str | None,
+    site: str | None,
+    ca: Path | None,
+    credential: str | None,
+    within_s: float,
+    force: bool,
+    as_json: bool,
+) -> int:
+    """Write a pipeline file for cameras and a model, from what they say of themselves.
+
+    CAMERA is an address (rtsp, rtsps, http, https, v4l2, csi), a clip, or a folder of clips. Each is looked at, and a
+    picture of it is written beside the file. What cannot be reached is left in the file as a comment; the command then
+    exits with 3.
+
+    Who wants a login is asked for on the terminal, once a host; without one, EDGE_CAMERA_LOGIN and EDGE_BROKER_LOGIN
+    (user:password) are taken. Logins are kept as secrets, by name, and never stand in the file.
+    """
+    from edge.cli.output import echo_json, echo_pairs
+    from edge.deploy.new.broker import broker_from_text
+    from edge.deploy.new.new import Request, make_pipeline
+
+    if broker is None and (site is not None or ca is not None):
+        raise click.UsageError("--site and --ca are of the broker: add --broker HOST")
+    request = Request(
+        model=model,
+        typed=cameras,
+        out=out,
+        broker=None if broker is None else broker_from_text(broker, site=site, ca=None if ca is None else str(ca)),
+        credential=credential,
+        is_forced=force,
+        within_s=within_s,
+    )
+    made = make_pipeline(request, ask=_asker(_CAMERA_LOGIN), ask_broker=_asker(_BROKER_LOGIN), say=tell)
+    following = _next_commands(out)
+    if as_json:
+        echo_json({**made.as_json(), "next": following})
+    else:
+        echo_pairs(made.lines())
+        _echo_end(made, following)
+    return 0 if made.is_complete else _UNREACHABLE
+
+
+def _echo_end(made: Made, following: list[str]) -> None:
+    pictures = len(made.content.snapshots)
+    click.echo(f"\n{made.out} written, and {pictures} {'picture' if pictures == 1 else 'pictures'} beside it. Next:")
+    for command in following:
+        click.echo(f"  {command}")
+
+
+def _asker(variable: str) -> Callable[[str], Credential | None]:
+    """Return who is asked for logins: the environment, else a person at the terminal, else nobody."""
+    from edge.config.credentials import credential_from_line
+
+    def ask(whose: str) -> Credential | None:
+        line = os.environ.get(variable)
+        if line is not None:
+            return credential_from_line(line, where=f"${variable}")
+        return _typed(whose) if sys.stdin.isatty() else None
+
+    return ask
+
+
+def _typed(whose: str) -> Credential | None:
+    from edge.config.credentials import Credential
+
+    user: str = click.prompt(f"{whose} wants a login. User (Enter: none)", default="", show_default=False, err=True)
+    if not user:
+        return None
+    password: str = click.prompt("Password", hide_input=True, default="", show_default=False, err=True)
+    return Credential(user=user, password=password)
+
+
+def _next_commands(out: Path) -> list[str]:
+    """Return what to type next: what the machine makes of the file, then a look at it."""
+    runtime, path = _beside("edge-runtime"), shlex.quote(str(out))
+    look = shlex.quote(str(out.with_name(f"{out.stem}-look")))
+    return [
+        f"{runtime} doctor --pipeline {path}",
+        f"{runtime} run --pipeline {path} --duration 20 --annotate {look}",
+    ]
+
+
+def _beside(name: str) -> str:
+    """Return how a command of ours is called: by its name where that finds it, else from where we were called."""
+    own = Path(sys.argv[0])
+    found = shutil.which(name)
+    is_ours = own.name == "edge-deploy" and not (found and Path(found).parent.samefile(own.parent))
+    return shlex.quote(str(own.with_name(name))) if is_ours else name

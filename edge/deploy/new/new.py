@@ -1,0 +1,228 @@
+"""The whole of `edge-deploy new`: looks at everything at once, asks for what is missing, and writes all or nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from edge.config.credentials import Credential, line_from_credential, own_path
+from edge.config.load import load_pipeline
+from edge.config.schema import MqttConfig
+from edge.deploy.new.broker import try_broker, wants_login
+from edge.deploy.new.cameras import Camera, attempt_of, camera_of, logins_of, wanting
+from edge.deploy.new.document import Broker, Content, pipeline_text
+from edge.deploy.new.landing import NewFile, write_all
+from edge.deploy.new.made import Made
+from edge.deploy.new.places import Place, clips_of, path_text, places_of, slug
+from edge.deploy.new.secrets import Ask, Secrets
+from edge.deploy.new.side_by_side import Attempt, side_by_side
+from edge.errors import ConfigError, EdgeError, SourceError
+from edge.media.first_look import Look
+from edge.media.images import encode_jpeg
+from edge.model.inspect import inspect_model
+from edge.untrusted import cleaned
+
+__all__ = ["Request", "make_pipeline"]
+
+_REST_S = 8.0  # counting the rate of a camera that was seen, and taking its connection down
+_JPEG_QUALITY = 90
+_BROKER = "the broker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked for.
+
+    Attributes:
+        model: the ONNX file.
+        typed: addresses as text, clips and folders as paths.
+        out: the pipeline file to be.
+        broker: where messages are to go, and its login where one was typed.
+        credential: the secret of cameras that want a login; None: by the name of the host.
+        is_forced: files and secrets that are there may be replaced.
+        within_s: how long a camera or the broker may take to answer.
+        environ: where the user's configuration is found.
+    """
+
+    model: Path
+    typed: Sequence[str | Path]
+    out: Path
+    broker: tuple[MqttConfig, Credential | None] | None = None
+    credential: str | None = None
+    is_forced: bool = False
+    within_s: float = 10.0
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    @property
+    def folder(self) -> Path:
+        """Of the pipeline file; its paths start there."""
+        return self.out.parent
+
+
+def make_pipeline(
+    request: Request, *, ask: Ask, ask_broker: Ask, say: Callable[[str], None] = lambda text: None
+) -> Made:
+    """Write the pipeline file with its snapshots and secrets, and return what is in it.
+
+    Args:
+        request: what is wanted.
+        ask: for logins of cameras that want one that is not known.
+        ask_broker: the same for the broker.
+        say: hears what takes time.
+
+    Raises:
+        ModelError: if the model cannot be used.
+        ConfigError: if an address cannot be used, or a file is there already.
+        SourceError: if no camera was seen; nothing is written then.
+    """
+    spec = inspect_model(request.model)
+    places = places_of(request.typed, folder=request.folder)
+    snapshots = {place.id: request.out.with_name(f"{request.out.stem}-{place.id}.jpg") for place in places}
+    _require_free(request, places, [request.out, *snapshots.values()])
+    secrets = Secrets(replaces=request.is_forced, environ=request.environ)
+    say(f"looking at {_counted(places)}")
+    cameras, broker = _looked(request, places, secrets, ask=ask, ask_broker=ask_broker)
+    seen = {camera.place.id for camera in cameras if camera.look is not None}
+    if not seen:
+        raise _none_seen(cameras)
+    content = Content(
+        spec=spec,
+        onnx=path_text(request.model, request.folder),
+        cameras=cameras,
+        snapshots={name: path for name, path in snapshots.items() if name in seen},
+        broker=broker,
+    )
+    _write(request, content, secrets)
+    return Made(out=request.out, content=content, secrets=sorted(secrets.new), passed_over=_passed_over(request))
+
+
+def _looked(
+    request: Request, places: Sequence[Place], secrets: Secrets, *, ask: Ask, ask_broker: Ask
+) -> tuple[list[Camera], Broker | None]:
+    """Return the cameras and the broker as they are, with the logins that are known or told."""
+    logins = logins_of(places, secrets, credential=request.credential) | _broker_login(request, secrets)
+    found = _tried(request, places, logins)
+    told: dict[str, Credential | None] = {**wanting(places, found, ask)}
+    if request.broker is not None and request.broker[1] is None and wants_login(found[_BROKER]):
+        told[_BROKER] = ask_broker(request.broker[0].host)
+    told = {name: login for name, login in told.items() if login is not None}
+    found |= _tried(request, places, told)
+    logins |= told
+    cameras = [_camera(request, place, found[place.id], logins[place.id], secrets) for place in places]
+    return cameras, _broker(request, found.get(_BROKER), logins.get(_BROKER), secrets)
+
+
+def _tried(
+    request: Request, places: Sequence[Place], logins: Mapping[str, Credential | None]
+) -> dict[str, Look | str | EdgeError]:
+    """Return what comes of the cameras, and the broker, that `logins` names."""
+    attempts: dict[str, Attempt[Look | str]] = {
+        place.id: attempt_of(place, logins[place.id], within_s=request.within_s)
+        for place in places
+        if place.id in logins
+    }
+    if _BROKER in logins and request.broker is not None:
+        attempts[_BROKER] = _broker_attempt(request, request.broker[0], logins[_BROKER])
+    return side_by_side(attempts, each_s=request.within_s + _REST_S) if attempts else {}
+
+
+def _camera(
+    request: Request, place: Place, found: Look | str | EdgeError, login: Credential | None, secrets: Secrets
+) -> Camera:
+    assert not isinstance(found, str)  # which is what comes of the broker
+    if isinstance(found, EdgeError) or login is None:
+        return camera_of(place, found, credential=None)
+    if request.credential is not None and login == secrets.kept(request.credential):
+        return camera_of(place, found, credential=request.credential)
+    return camera_of(place, found, credential=secrets.use(login, wanted=place.host))
+
+
+def _broker_login(request: Request, secrets: Secrets) -> dict[str, Credential | None]:
+    if request.broker is None:
+        return {}
+    config, typed = request.broker
+    return {_BROKER: typed or secrets.kept(slug(config.host))}
+
+
+def _broker_attempt(request: Request, config: MqttConfig, login: Credential | None) -> Attempt[Look | str]:
+    return lambda is_stopped: try_broker(
+        config, login=login, base_dir=Path(), within_s=request.within_s, is_stopped=is_stopped
+    )
+
+
+def _broker(
+    request: Request, found: Look | str | EdgeError | None, login: Credential | None, secrets: Secrets
+) -> Broker | None:
+    if request.broker is None:
+        return None
+    config = _with_ca_from(request, request.broker[0])
+    if isinstance(found, str):
+        name = None if login is None else secrets.use(login, wanted=slug(config.host))
+        return Broker(config=msgspec.structs.replace(config, credential=name), shown=found, problem=None)
+    name = slug(config.host) if wants_login(found) else None
+    problem = found if isinstance(found, EdgeError) else None
+    return Broker(config=msgspec.structs.replace(config, credential=name), shown=config.host, problem=problem)
+
+
+def _with_ca_from(request: Request, config: MqttConfig) -> MqttConfig:
+    """Return the broker as the pipeline file names its authorities: paths start at its folder."""
+    if isinstance(config.tls, bool) or config.tls.ca is None:
+        return config
+    ca = path_text(Path(config.tls.ca), request.folder)
+    return msgspec.structs.replace(config, tls=msgspec.structs.replace(config.tls, ca=ca))
+
+
+def _require_free(request: Request, places: Sequence[Place], paths: Sequence[Path]) -> None:
+    taken = next((path for path in paths if os.path.lexists(path)), None)
+    if taken is not None and not request.is_forced:
+        raise ConfigError(f"{taken}: is there already", hint="name another file with -o, or replace it with --force")
+    read = [request.model, *(Path(place.address.location) for place in places if place.address.scheme == "file")]
+    lost = next((path for path in paths for one in read if path.exists() and path.samefile(one)), None)
+    if lost is not None:
+        raise ConfigError(f"{lost}: is read by this command, and would be lost", hint="name another file with -o")
+
+
+def _none_seen(cameras: Sequence[Camera]) -> SourceError:
+    reasons = "".join(f"\n  {camera.place.id}: {cleaned(str(camera.problem))}" for camera in cameras)
+    return SourceError(f"no camera was seen, and nothing is written:{reasons}")
+
+
+def _write(request: Request, content: Content, secrets: Secrets) -> None:
+    paths = {name: own_path(name, environ=request.environ) for name in secrets.new}
+    for path in paths.values():
+        _make_folder(path.parent)
+    kept = [
+        NewFile(path=paths[name], content=line_from_credential(login, where=name), mode=0o600)
+        for name, login in secrets.new.items()
+    ]
+    pictures = [
+        NewFile(
+            path=content.snapshots[camera.place.id], content=encode_jpeg(camera.look.picture, quality=_JPEG_QUALITY)
+        )
+        for camera in content.cameras
+        if camera.look is not None
+    ]
+    text = NewFile(path=request.out, content=pipeline_text(content).encode(), check=load_pipeline)
+    write_all([*kept, *pictures, text])
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder}: no place to keep logins in: {error.strerror}", hint="set XDG_CONFIG_HOME to a folder of yours"
+        ) from error
+
+
+def _passed_over(request: Request) -> int:
+    folders = [one for one in request.typed if isinstance(one, Path) and one.is_dir()]
+    return sum(sum(path.is_file() for path in folder.iterdir()) - len(clips_of(folder)) for folder in folders)
+
+
+def _counted(places: Sequence[Place]) -> str:
+    return f"{len(places)} {'camera' if len(places) == 1 else 'cameras'}"

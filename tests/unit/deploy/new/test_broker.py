@@ -1,0 +1,47 @@
+"""How a broker is typed."""
+
+import pytest
+
+from edge.config.credentials import Credential
+from edge.config.schema import TlsConfig
+from edge.deploy.new.broker import broker_from_text
+from edge.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("broker.local", ("broker.local", None, True)),
+        ("broker.local:8884", ("broker.local", 8884, True)),
+        ("mqtts://broker.local/", ("broker.local", None, True)),
+        ("mqtt://10.0.0.2", ("10.0.0.2", None, False)),
+        ("[::1]:1883", ("::1", 1883, True)),
+    ],
+)
+def test_plain_text_is_asked_for(text, expected):
+    config, login = broker_from_text(text, site="north", ca=None)
+
+    assert (config.host, config.port, config.tls) == expected
+    assert (config.site, login) == ("north", None)
+
+
+def test_a_login_and_an_authority():
+    config, login = broker_from_text("me:p%40ss@b", site=None, ca="ca.pem")
+
+    assert (config.tls, config.site) == (TlsConfig(ca="ca.pem"), "default")
+    assert login == Credential(user="me", password="p@ss")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "http://s3cret", "me:12/s3cret@b", "b:0", "b:s3cret", "mqtt://", "b/s3cret", "b?s3cret", "ws://b"]
+)
+def test_all_else_is_refused_and_not_told(text):
+    with pytest.raises(ConfigError, match="--broker: expected HOST") as refused:
+        broker_from_text(text, site=None, ca=None)
+
+    assert "s3cret" not in str(refused.value)
+
+
+def test_an_authority_without_tls_is_a_mistake():
+    with pytest.raises(ConfigError, match="--ca: is of no use without TLS"):
+        broker_from_text("mqtt://b", site=None, ca="ca.pem")

@@ -143,7 +143,7 @@ def test_f38_a_disk_that_is_full_is_said_and_publishing_goes_on(
     publisher.publish(detections(12_001))
     assert publisher.flush(60)
 
-    wait_until(lambda: not collector.undeclared("east", 12_001), what="all came or are declared")
+    wait_until(lambda: not collector.undeclared("east", 12_001), what="all came or are declared", timeout_s=60)
     collector.findings().prove({("east", 41): 12_001}, most_duplicates=0)
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import threading
 from typing import Any
 
 from edge.errors import EngineError, MissingDependencyError
 from edge.types import Precision
 
 __all__ = ["available_cores", "core", "import_openvino", "name_and_version", "require_precision"]
+
+_making = threading.Lock()
 
 
 def import_openvino() -> Any:
@@ -31,7 +34,6 @@ def import_openvino() -> Any:
     return openvino
 
 
-@functools.cache
 def core() -> Any:
     """Return the process's one `ov.Core`, which is kept for good.
 
@@ -42,6 +44,12 @@ def core() -> Any:
     Raises:
         MissingDependencyError: if openvino is not installed.
     """
+    with _making:
+        return _core()
+
+
+@functools.cache
+def _core() -> Any:
     return import_openvino().Core()
 
 

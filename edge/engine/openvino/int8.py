@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import threading
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,23 @@ from edge.engine.openvino.binding import core, import_openvino
 __all__ = ["is_int8_in_float", "why_int8_in_float"]
 
 _log = logging.getLogger(__name__)
+_finding_out = threading.Lock()
 
 _CHANNELS, _SIZE, _KERNEL = 64, 8, 3
 _HIGHEST_ACTIVATION, _HIGHEST_WEIGHT = 255, 127
 
 
-@functools.cache
 def is_int8_in_float() -> bool:
     """Return whether a model that is compiled now is to have its INT8 in float; the log says so once in a process.
 
-    A search compiles hundreds, a comparison two: what runs them on this machine is the same for all.
+    A search compiles hundreds, some side by side, a comparison two: what runs them on this machine is the same for all.
     """
+    with _finding_out:
+        return _is_int8_in_float()
+
+
+@functools.cache
+def _is_int8_in_float() -> bool:
     why = why_int8_in_float()
     if why is not None:
         _log.warning("int8 is computed in float, at its speed reason=%s", why)

@@ -61,7 +61,7 @@ def test_f30_a_long_outage_with_a_small_memory_loses_nothing_and_live_stays_fres
     publish(publisher, 5001, 5100)
     assert publisher.flush(60)
 
-    wait_until(lambda: not collector.undeclared("east", 5100), what="all")
+    wait_until(lambda: not collector.undeclared("east", 5100), what="all", timeout_s=60)
     collector.findings().prove({("east", 41): 5100}, most_duplicates=0)
     live = [one["seq"] for one in collector.payloads("/detections")]
     assert live, "what is new does not wait behind the replay"

@@ -61,7 +61,7 @@ class Ladder:
         self.level = Level.FULL
         self.caps: Mapping[StreamId, float] = {}
         self._skipping: frozenset[StreamId] = frozenset()
-        self._over = self._calm = 0
+        self._over = self._calm = self._inferred_over = 0
         self._hold, self._since_up = _UP, _FAILED_SOON
         self._has_lowered = False
 
@@ -85,11 +85,14 @@ class Ladder:
         share = lost / max(1, inferred + lost)
         self._since_up += 1
         self._over = self._over + 1 if share > _TOO_MUCH else 0
+        # Of all windows that led to a step: one alone may have missed a batch that ended just behind it.
+        self._inferred_over = self._inferred_over + inferred if self._over > 1 else inferred
         wanted_fps = {stream: one.wanted / window_s for stream, one in loads.items() if one.wanted}
         step_up = self._step_up(wanted_fps, terms, capacity_fps) if share <= _FEW else None
         self._calm = self._calm + 1 if step_up is not None else 0
         if self._over >= _DOWN:
-            return self._go_down(wanted_fps, terms, served_fps=inferred / window_s, capacity_fps=capacity_fps)
+            served_fps = self._inferred_over / (self._over * window_s)
+            return self._go_down(wanted_fps, terms, served_fps=served_fps, capacity_fps=capacity_fps)
         if step_up is None or self._calm < self._hold:
             return False
         self.level, self.caps = step_up

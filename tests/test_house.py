@@ -22,7 +22,7 @@ FLOORS = [
     {"vision", "config", "model", "wire"},
     {"roofline", "track"},
     {"calibrate", "evaluate", "engine", "http", "media", "publish", "bundle", "device", "transport"},
-    {"quantize", "client"},
+    {"quantize", "client", "delivery"},
     {"deploy", "runtime", "demo"},
     {"cli"},
 ]

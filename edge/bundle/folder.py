@@ -6,9 +6,11 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from edge.bundle.manifest import MAX_MANIFEST_BYTES, BundledFile, Manifest, decode_manifest
 from edge.bundle.sshsig import MAX_SIGNATURE_BYTES
@@ -43,6 +45,16 @@ class Bundle:
             _check_file(self.path, file)
             self._checked.add(file.path)
         return path
+
+    @contextmanager
+    def opened(self, file: BundledFile) -> Iterator[BinaryIO]:
+        """Give a file of the manifest open for reading, checked as by `path_of`; DeployError `bundle.file`."""
+        path = self.path_of(file)
+        try:
+            with path.open("rb") as content:
+                yield content
+        except OSError as error:
+            raise _unreadable(path, error) from None
 
 
 def bundle_name(manifest: Manifest) -> str:
@@ -130,9 +142,11 @@ def _check_file(folder: Path, file: BundledFile) -> None:
         if path.stat().st_size != file.length_bytes or sha256_and_length(path) != (file.sha256, file.length_bytes):
             raise DeployError("bundle.file", f"{path}: is not what the manifest says", hint="copy the bundle again")
     except OSError as error:
-        raise DeployError(
-            "bundle.file", f"{path}: cannot be read: {error.strerror}", hint="copy the bundle again"
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> DeployError:
+    return DeployError("bundle.file", f"{path}: cannot be read: {error.strerror}", hint="copy the bundle again")
 
 
 def _read(path: Path, max_bytes: int) -> bytes:

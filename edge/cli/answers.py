@@ -12,8 +12,8 @@ from edge.cli.fleet_rows import printable
 from edge.cli.output import echo_json
 
 if TYPE_CHECKING:
+    from edge.delivery.outcome import Outcome
     from edge.deploy.fleet.rollout import FleetResult
-    from edge.deploy.push.outcome import Outcome
 
 __all__ = ["show_answers"]
 

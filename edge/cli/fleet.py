@@ -18,8 +18,8 @@ from edge.cli.paths import READ
 if TYPE_CHECKING:
     from edge.config.targets import Inventory, Target
     from edge.deploy.fleet.inbox import Inbox
+    from edge.deploy.fleet.push_one import PushOne
     from edge.deploy.fleet.rollout import FleetResult, Order
-    from edge.deploy.push.outcome import PushOne
 
 __all__ = ["Chosen", "Rollout", "ask", "choose", "drive", "max_parallel_option", "targets_argument", "targets_option"]
 

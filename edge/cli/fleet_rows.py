@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from edge.deploy.push.event import BEGIN, PROGRESS, UPLOAD, Event
+from edge.delivery.event import BEGIN, PROGRESS, UPLOAD, Event
 from edge.untrusted import cleaned
 
 __all__ = ["Row", "Rows", "printable", "size_text"]

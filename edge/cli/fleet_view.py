@@ -16,7 +16,7 @@ import click
 from edge.cli.border import tell
 from edge.cli.fleet_rows import Row, Rows, printable, size_text
 from edge.cli.output import stderr_console
-from edge.deploy.push.event import END, NOTE, UPLOAD, Event
+from edge.delivery.event import END, NOTE, UPLOAD, Event
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

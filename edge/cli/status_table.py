@@ -11,8 +11,8 @@ from edge.cli.border import tell
 from edge.cli.fleet_rows import printable
 
 if TYPE_CHECKING:
+    from edge.delivery.outcome import Outcome
     from edge.deploy.fleet.rollout import FleetResult
-    from edge.deploy.push.outcome import Outcome
     from edge.wire.status import FileReport, StatusAnswer, TakesReport
 
 __all__ = ["age_of", "counters_of", "show_table"]

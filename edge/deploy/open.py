@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from edge.deploy.push.link import Interrupted, Link, is_lost
+from edge.delivery.link import Interrupted, Link, is_lost
 from edge.errors import DeployError
 from edge.http.exchange import Answer, Request, json_answer, text_answer
 from edge.http.page import page_answer, picture_answer, picture_of

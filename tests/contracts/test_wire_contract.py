@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from edge.deploy.push.link import Link
-from edge.deploy.push.options import PushOptions
-from edge.deploy.push.push import push
+from edge.delivery.deliver import deliver
+from edge.delivery.link import Link
+from edge.delivery.options import DeliveryOptions
 from edge.device.state import Phase
 from edge.transport.frames import Message, read_frame
 from edge.transport.local import LocalChannel
@@ -36,11 +36,11 @@ FREE = ("missing", "streams", "bad", "evidence", "per_class", "report")  # their
 
 @pytest.mark.parametrize("story", ENDINGS)
 def test_this_client_pushes_to_a_device_of_the_first_revision(story, tmp_path):
-    outcome = push(
+    outcome = deliver(
         recorded_bundle(story, tmp_path),
         lambda: recorded_device(story),
         target="gate-01",
-        options=PushOptions(
+        options=DeliveryOptions(
             who="tester", is_plan="plan" in story, confirm="confirms" in story, detach="detached" in story
         ),
         on_event=lambda event: None,

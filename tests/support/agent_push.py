@@ -20,8 +20,8 @@ from unittest.mock import patch
 
 from edge.bundle.folder import Bundle
 from edge.bundle.manifest import Role, decode_manifest
-from edge.deploy.push.link import Link
-from edge.deploy.push.outcome import Outcome
+from edge.delivery.link import Link
+from edge.delivery.outcome import Outcome
 from edge.device.device import Device
 from edge.device.durable import Durable
 from edge.device.files import Files

@@ -17,10 +17,10 @@ from pathlib import Path
 from edge.bundle.folder import Bundle, write_bundle
 from edge.bundle.manifest import BundledFile, HealthLimits, Manifest, Role, encode_manifest, release_name
 from edge.bundle.sign import sign
-from edge.deploy.push.event import Event
-from edge.deploy.push.options import PushOptions
-from edge.deploy.push.outcome import Outcome
-from edge.deploy.push.push import push
+from edge.delivery.deliver import deliver
+from edge.delivery.event import Event
+from edge.delivery.options import DeliveryOptions
+from edge.delivery.outcome import Outcome
 from edge.device.device import Device
 from edge.device.layout import Layout
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
@@ -140,11 +140,11 @@ class DeviceRoot:
         return LocalChannel([*self.command, str(silence_s)])
 
     def push(self, bundle: Bundle, connect=None, *, stop=None, on_event=None, **options: object) -> Outcome:
-        return push(
+        return deliver(
             bundle,
             connect or self.connect,
             target="gate-01",
-            options=PushOptions(who="tester", **options),
+            options=DeliveryOptions(who="tester", **options),
             on_event=on_event or self.events.append,
             stop=stop or threading.Event(),
         )

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from edge.config.amount import Amount
 from edge.config.targets import Target, Wave
+from edge.delivery.event import Event
 from edge.deploy.fleet.inbox import Inbox
 from edge.deploy.fleet.journal import Journal
+from edge.deploy.fleet.push_one import PushOne
 from edge.deploy.fleet.rollout import FleetResult, Order, run_fleet
-from edge.deploy.push.event import Event
-from edge.deploy.push.outcome import PushOne
 
 AT_ONCE = Wave(canary=(), steps=(Amount.parse("100%"),), max_failed=Amount.parse("100%"))
 

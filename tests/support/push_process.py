@@ -14,8 +14,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from edge.bundle.folder import open_bundle
-from edge.deploy.push.options import PushOptions
-from edge.deploy.push.push import push
+from edge.delivery.deliver import deliver
+from edge.delivery.options import DeliveryOptions
 from edge.transport.local import LocalChannel
 from edge.transport.ssh import SshChannel
 from edge.transport.ssh_command import SshAddress
@@ -32,11 +32,11 @@ if __name__ == "__main__":
         if (event.phase, event.event) == (spec.get("die_at"), "begin"):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    outcome = push(
+    outcome = deliver(
         open_bundle(Path(spec["bundle"])),
         connect,
         target="gate-01",
-        options=PushOptions(who="tester"),
+        options=DeliveryOptions(who="tester"),
         on_event=on_event,
         stop=threading.Event(),
     )

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from edge.bundle.manifest import BundledFile, Manifest, decode_manifest
 from tests.support.scripted_device import ScriptedDevice, body
@@ -24,8 +24,8 @@ class RecordedBundle:
     signature: bytes
     folder: Path
 
-    def path_of(self, file: BundledFile) -> Path:
-        return self.folder / file.sha256
+    def opened(self, file: BundledFile) -> BinaryIO:
+        return (self.folder / file.sha256).open("rb")
 
 
 def recorded_bundle(story: str, folder: Path) -> RecordedBundle:

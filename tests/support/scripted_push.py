@@ -6,8 +6,8 @@ import threading
 from collections import defaultdict
 
 from edge.config.targets import Target
-from edge.deploy.push.event import BEGIN, END, Event, OnEvent, now
-from edge.deploy.push.outcome import Outcome
+from edge.delivery.event import BEGIN, END, Event, OnEvent, now
+from edge.delivery.outcome import Outcome
 
 _FAILURES = {
     "unreachable": ("unreachable", 3, "transfer.unreachable"),

@@ -89,14 +89,14 @@ def push(
     until the moment of the switch; nothing that goes wrong, here or there, leaves a device without one.
     """
     from edge.cli.fleet import Rollout, choose, drive
+    from edge.delivery.options import DeliveryOptions
     from edge.deploy.fleet.over_ssh import push_over_ssh
-    from edge.deploy.push.options import PushOptions
 
     if detach and confirm:
         raise click.UsageError("--detach leaves before there is anything to confirm; leave one of them out")
     chosen = choose(words, targets_path)
     bundle = _bundle_of(what, key=key, golden=golden, limits=golden_limits)
-    options = PushOptions(
+    options = DeliveryOptions(
         is_plan=is_plan,
         detach=detach,
         confirm=confirm,

@@ -67,9 +67,9 @@ def reset(
     from datetime import datetime, timezone
 
     from edge.cli.fleet import choose
+    from edge.delivery.options import DeliveryOptions
     from edge.deploy.bundling.keys import find_key
     from edge.deploy.fleet.over_ssh import connect_to
-    from edge.deploy.push.options import PushOptions
     from edge.deploy.push.reset import apply_reset, counters_at, make_reset, read_reset, write_reset
 
     chosen = choose((target,), targets_path).targets
@@ -94,7 +94,7 @@ def reset(
         write_reset(order, out)
         _tell({"reset": str(out), "target": one.name}, as_json=as_json)
         return
-    answer = apply_reset(lambda: connect_to(one), order, who=PushOptions().who)
+    answer = apply_reset(lambda: connect_to(one), order, who=DeliveryOptions().who)
     _tell({"target": one.name, "sequences": dict(answer.sequences), "signer": answer.signer}, as_json=as_json)
 
 

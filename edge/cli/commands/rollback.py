@@ -32,9 +32,9 @@ def rollback(
 ) -> int:
     """Go back to the release that served before; its engine is kept, so this takes one restart of the service."""
     from edge.cli.fleet import choose, drive
+    from edge.delivery.options import DeliveryOptions
     from edge.deploy.fleet.over_ssh import roll_back_over_ssh
-    from edge.deploy.push.options import PushOptions
 
     chosen = choose(words, targets_path)
     order = chosen.order(in_waves=False, max_parallel=max_parallel)
-    return drive(chosen.targets, roll_back_over_ssh(to, PushOptions()), order=order, is_json=as_json).exit_code
+    return drive(chosen.targets, roll_back_over_ssh(to, DeliveryOptions()), order=order, is_json=as_json).exit_code

@@ -15,7 +15,7 @@ from edge.cli.paths import READ, Command
 
 if TYPE_CHECKING:
     from edge.config.targets import Inventory, Target
-    from edge.deploy.push.outcome import Outcome
+    from edge.delivery.outcome import Outcome
     from edge.wire.status import StatusAnswer
 
 __all__ = ["targets"]

@@ -9,10 +9,10 @@ from typing import Generic, TypeVar
 
 from edge.config.targets import Target
 from edge.deadline import Deadline
+from edge.delivery.event import BEGIN, END, Event, OnEvent, now
+from edge.delivery.link import LATE, Interrupted, Link
+from edge.delivery.outcome import DONE, INTERRUPTED, Outcome
 from edge.deploy.fleet.over_ssh import connect_to
-from edge.deploy.push.event import BEGIN, END, Event, OnEvent, now
-from edge.deploy.push.link import LATE, Interrupted, Link
-from edge.deploy.push.outcome import DONE, INTERRUPTED, Outcome
 from edge.errors import DeployError
 from edge.transport.channel import Channel
 from edge.wire.codec import encode

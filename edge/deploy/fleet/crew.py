@@ -8,9 +8,10 @@ import time
 from dataclasses import replace
 
 from edge.config.targets import Target
+from edge.delivery.event import PROGRESS, Event
+from edge.delivery.outcome import Outcome
 from edge.deploy.fleet.inbox import Finished, Inbox
-from edge.deploy.push.event import PROGRESS, Event
-from edge.deploy.push.outcome import Outcome, PushOne
+from edge.deploy.fleet.push_one import PushOne
 from edge.errors import DeployError, EdgeError
 
 __all__ = ["Crew"]

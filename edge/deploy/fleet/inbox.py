@@ -6,8 +6,8 @@ import queue
 from dataclasses import dataclass
 
 from edge.deadline import Deadline
-from edge.deploy.push.event import Event
-from edge.deploy.push.outcome import Outcome
+from edge.delivery.event import Event
+from edge.delivery.outcome import Outcome
 
 __all__ = ["Finished", "Inbox", "Interrupt", "Item"]
 

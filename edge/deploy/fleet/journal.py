@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from edge.config.targets import Target
-from edge.deploy.push.event import now
-from edge.deploy.push.outcome import Outcome
+from edge.delivery.event import now
+from edge.delivery.outcome import Outcome
 from edge.errors import DeployError
 
 __all__ = ["Journal", "journal_path", "state_folder"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 
 from edge.config.targets import Target
-from edge.deploy.push.event import OnEvent
-from edge.deploy.push.options import PushOptions
-from edge.deploy.push.outcome import Outcome, PushOne
-from edge.deploy.push.push import push
-from edge.deploy.push.pushable import Pushable
+from edge.delivery.deliver import deliver
+from edge.delivery.deliverable import Deliverable
+from edge.delivery.event import OnEvent
+from edge.delivery.options import DeliveryOptions
+from edge.delivery.outcome import Outcome
+from edge.deploy.fleet.push_one import PushOne
 from edge.deploy.push.rollback import roll_back
 from edge.transport.channel import Channel
 from edge.transport.ssh import SshChannel
@@ -37,11 +38,11 @@ def connect_to(target: Target) -> Channel:
     return SshChannel(address_of(target))
 
 
-def push_over_ssh(bundle: Pushable, options: PushOptions) -> PushOne:
+def push_over_ssh(bundle: Deliverable, options: DeliveryOptions) -> PushOne:
     """Return what pushes `bundle` to the target that it is given."""
 
     def push_one(target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
-        return push(
+        return deliver(
             bundle,
             lambda: connect_to(target),
             target=target.name,
@@ -53,7 +54,7 @@ def push_over_ssh(bundle: Pushable, options: PushOptions) -> PushOne:
     return push_one
 
 
-def roll_back_over_ssh(to: str | None, options: PushOptions) -> PushOne:
+def roll_back_over_ssh(to: str | None, options: DeliveryOptions) -> PushOne:
     """Return what takes the target that it is given back, to the release before or to the kept release `to`."""
 
     def roll_back_one(target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:

@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edge.config.targets import Inventory, Target
+from edge.delivery.event import NOTE, Event, OnEvent
+from edge.delivery.link import Interrupted
+from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, Outcome
+from edge.delivery.report import Report
+from edge.delivery.result import result_of
 from edge.deploy.fleet.over_ssh import address_of
+from edge.deploy.fleet.push_one import PushOne
 from edge.deploy.provision.admin import AdminShell
 from edge.deploy.provision.provision import PLAN, Provisioned, Software, provision, undo
 from edge.deploy.provision.wanted import Wanted
-from edge.deploy.push.event import NOTE, Event, OnEvent
-from edge.deploy.push.link import Interrupted
-from edge.deploy.push.outcome import DONE, INTERRUPTED, PLANNED, Outcome, PushOne
-from edge.deploy.push.report import Report
-from edge.deploy.push.result import result_of
 from edge.errors import DeployError
 from edge.transport.ssh_command import SshAddress
 

@@ -9,12 +9,13 @@ from typing import Protocol
 
 from edge.config.targets import DEFAULT_MAX_PARALLEL, Target, Wave
 from edge.deadline import Deadline
+from edge.delivery.event import Event
+from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, Outcome, last_event
 from edge.deploy.fleet.crew import Crew
 from edge.deploy.fleet.inbox import Finished, Inbox, Interrupt
 from edge.deploy.fleet.journal import Journal
+from edge.deploy.fleet.push_one import PushOne
 from edge.deploy.fleet.waves import Waves, check_limit
-from edge.deploy.push.event import Event
-from edge.deploy.push.outcome import DONE, INTERRUPTED, PLANNED, Outcome, PushOne, last_event
 from edge.errors import EXIT_CODE_OF, DeployError
 
 __all__ = ["FleetResult", "Order", "Watcher", "run_fleet"]

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable, Mapping
 
 from edge.config.targets import Target
+from edge.delivery.event import now
+from edge.delivery.outcome import Outcome
 from edge.deploy.fleet.journal import state_folder
-from edge.deploy.push.event import now
-from edge.deploy.push.outcome import Outcome
 from edge.writing import write_whole
 
 __all__ = ["last_seen", "note_seen"]

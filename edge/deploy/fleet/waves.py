@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from edge.config.amount import Amount
 from edge.config.targets import Target, Wave
-from edge.deploy.push.outcome import Outcome
+from edge.delivery.outcome import Outcome
 from edge.errors import DeployError
 
 __all__ = ["Waves", "check_limit", "has_failed"]

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from edge.delivery.link import Interrupted
 from edge.deploy.provision.facts import FACTS_SCRIPT, ProvisionFacts, facts_from_text
 from edge.deploy.provision.process import run_until, send_tar
 from edge.deploy.provision.sudo import Ran, run_as_root
-from edge.deploy.push.link import Interrupted
 from edge.errors import DeployError
 from edge.reading import json_value
 from edge.transport.ssh_command import SshAddress, ssh_command

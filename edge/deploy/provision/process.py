@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from edge.deadline import Deadline
-from edge.deploy.push.link import Interrupted
+from edge.delivery.link import Interrupted
 
 __all__ = ["child_of", "run_until", "send_tar"]
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from edge.delivery.event import UPLOAD
+from edge.delivery.report import Report
 from edge.deploy.provision.admin import AdminShell
 from edge.deploy.provision.facts import ProvisionFacts
 from edge.deploy.provision.gatherer import Gatherer
@@ -13,8 +15,6 @@ from edge.deploy.provision.jetson import extra_of
 from edge.deploy.provision.lockout import own_keys, require_way_in
 from edge.deploy.provision.wanted import Wanted, steps
 from edge.deploy.provision.wheels import WheelSet
-from edge.deploy.push.event import UPLOAD
-from edge.deploy.push.report import Report
 from edge.errors import DeployError
 from edge.transport.ssh_command import SshAddress
 from edge.untrusted import cleaned

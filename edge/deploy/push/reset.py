@@ -13,7 +13,7 @@ from pathlib import Path
 from edge.bundle.reset import Reset, encode_reset
 from edge.bundle.sign import RESET as NAMESPACE
 from edge.bundle.sign import sign
-from edge.deploy.push.link import Link
+from edge.delivery.link import Link
 from edge.errors import DeployError
 from edge.reading import read_file
 from edge.transport.channel import Channel

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 
 from edge.deadline import Deadline
-from edge.deploy.push.event import OnEvent
-from edge.deploy.push.link import Interrupted, Link
-from edge.deploy.push.options import PushOptions
-from edge.deploy.push.outcome import DONE, INTERRUPTED, Outcome
-from edge.deploy.push.report import Report
-from edge.deploy.push.result import result_of
-from edge.deploy.push.verdict import COMMITTED, elapsed_s, is_on_trial, verdict_of
+from edge.delivery.event import OnEvent
+from edge.delivery.link import Interrupted, Link
+from edge.delivery.options import DeliveryOptions
+from edge.delivery.outcome import DONE, INTERRUPTED, Outcome
+from edge.delivery.report import Report
+from edge.delivery.result import result_of
+from edge.delivery.verdict import COMMITTED, elapsed_s, is_on_trial, verdict_of
 from edge.errors import DeployError
 from edge.transport.channel import Channel
 from edge.wire.ending import Nothing
@@ -34,7 +34,7 @@ def roll_back(
     *,
     target: str,
     to: str | None,
-    options: PushOptions,
+    options: DeliveryOptions,
     on_event: OnEvent,
     stop: threading.Event,
 ) -> Outcome:
@@ -65,7 +65,7 @@ def roll_back(
     return Outcome(target=target, release=release, result="rolled-back", exit_code=DONE, seconds=seconds)
 
 
-def _go_back(link: Link, to: str | None, options: PushOptions, report: Report, stop: threading.Event) -> str | None:
+def _go_back(link: Link, to: str | None, options: DeliveryOptions, report: Report, stop: threading.Event) -> str | None:
     with report.phase("lock"):
         link.ask(LOCK, LockRequest(who=options.who, why="rollback", in_trial=True))
     status = link.ask(STATUS, Nothing())

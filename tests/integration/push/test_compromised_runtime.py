@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from edge.deploy.push.link import Link
+from edge.delivery.link import Link
 from edge.device.health import encode_health, read_health
 from edge.wire.ending import Nothing
 from edge.wire.verbs import STATUS

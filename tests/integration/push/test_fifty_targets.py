@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from edge.config.targets import Target, find_inventory
+from edge.delivery.options import DeliveryOptions
 from edge.deploy.fleet.journal import Journal
 from edge.deploy.fleet.over_ssh import push_over_ssh
-from edge.deploy.push.options import PushOptions
 from edge.device.lock import PushLock
 from tests.support.device_root import DeviceRoot
 from tests.support.fleet import Running, wave
@@ -84,7 +84,7 @@ def test_f25_fifty_targets_some_of_them_broken(site, tmp_path):
     toml = site.devices[FULL].layout.device_toml
     working_toml = toml.read_text()
     toml.write_text(working_toml.replace("reserve_bytes = 0", f"reserve_bytes = {10**15}"))
-    push = push_over_ssh(site.bundle, PushOptions(who="tester"))
+    push = push_over_ssh(site.bundle, DeliveryOptions(who="tester"))
     order = wave(canary=("d-00",), steps=("10%", "100%"), max_failed="5%")
 
     with PushLock(site.devices[LOCKED].layout).acquire("somebody", "else"), Journal(tmp_path / "j.jsonl") as journal:
@@ -109,7 +109,7 @@ def test_f25_fifty_targets_some_of_them_broken(site, tmp_path):
     toml.write_text(working_toml)
     before = site.connections()
     with Journal(tmp_path / "j.jsonl") as journal:
-        again = push_over_ssh(site.bundle, PushOptions(who="tester", retry_bad=True))
+        again = push_over_ssh(site.bundle, DeliveryOptions(who="tester", retry_bad=True))
         resumed = Running(site.targets, again, order=order, journal=journal, is_resumed=True)
         second = resumed.join(timeout_s=DEADLINE_S)
 

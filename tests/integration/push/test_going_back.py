@@ -6,7 +6,7 @@ import pytest
 
 from edge.bundle.folder import open_bundle
 from edge.bundle.sign import sign
-from edge.deploy.push.options import PushOptions
+from edge.delivery.options import DeliveryOptions
 from edge.deploy.push.rollback import roll_back
 from tests.support.manifests import allow, revocation, ssh_key
 from tests.support.wait import wait_until
@@ -31,7 +31,7 @@ def go_back(device, to=None):
         device.connect,
         target="gate-01",
         to=to,
-        options=PushOptions(who="mallory"),
+        options=DeliveryOptions(who="mallory"),
         on_event=device.events.append,
         stop=threading.Event(),
     )

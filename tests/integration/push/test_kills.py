@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.deploy.push.link import Link
+from edge.delivery.link import Link
 from edge.device.lock import PushLock
 from edge.device.moment import this_moment
 from edge.device.state import Phase

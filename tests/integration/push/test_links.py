@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from edge.deploy.push import link
+from edge.delivery import link
 from edge.device.lock import PushLock
 from edge.runtime.agent.conversation import SILENCE_S
 from edge.transport.ssh import SshChannel

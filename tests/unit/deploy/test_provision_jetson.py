@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from edge.delivery.report import Report
 from edge.deploy.provision import wheels as gathering
 from edge.deploy.provision.admin import StepsAnswer
 from edge.deploy.provision.facts import FACTS_SCRIPT, facts_from_text
@@ -13,7 +14,6 @@ from edge.deploy.provision.jetson import extra_of
 from edge.deploy.provision.provision import Software, provision
 from edge.deploy.provision.wanted import Wanted
 from edge.deploy.provision.wheels import gather_wheels, read_wheels
-from edge.deploy.push.report import Report
 from edge.errors import DeployError
 from edge.transport.ssh_command import SshAddress
 from tests.support.little_wheels import device_facts, little_lock, little_wheel

@@ -9,8 +9,8 @@ from subprocess import TimeoutExpired
 
 import pytest
 
+from edge.delivery.link import Interrupted
 from edge.deploy.provision.process import run_until, send_tar
-from edge.deploy.push.link import Interrupted
 from tests.support.wait import wait_until
 
 NEVER = threading.Event()

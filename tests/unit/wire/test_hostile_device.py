@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from edge.deploy.push.link import Link
+from edge.delivery.link import Link
 from edge.errors import EXIT_CODE_OF, DeployError
 from edge.wire.codec import encode
 from edge.wire.peer import Peer

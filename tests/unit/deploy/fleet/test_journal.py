@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from edge.delivery.outcome import Outcome
 from edge.deploy.fleet.journal import Journal, journal_path
-from edge.deploy.push.outcome import Outcome
 from edge.errors import DeployError
 from tests.support.fleet import Running, targets
 from tests.support.scripted_push import ScriptedPush

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from edge.delivery.outcome import last_event
 from edge.deploy.fleet.journal import Journal
-from edge.deploy.push.outcome import last_event
 from edge.errors import DeployError
 from tests.support.fleet import Running, targets, wave
 from tests.support.scripted_push import ScriptedPush

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge.deploy.push.link import Link
+from edge.delivery.link import Link
 from edge.device.lock import PushLock
 from edge.errors import EXIT_CODE_OF, DeployError
 from edge.runtime.agent import serve as serving

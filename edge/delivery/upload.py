@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from edge.bundle.manifest import BundledFile
-from edge.deploy.push.link import Link, OnProgress
-from edge.deploy.push.pushable import Pushable
-from edge.deploy.push.report import Report
+from edge.delivery.deliverable import Deliverable
+from edge.delivery.link import Link, OnProgress
+from edge.delivery.report import Report
 from edge.errors import DeployError
 from edge.wire.peer import PROVISION
 from edge.wire.sending import HaveRequest
@@ -18,7 +18,7 @@ __all__ = ["upload"]
 _PHASE = "upload"
 
 
-def upload(link: Link, bundle: Pushable, report: Report) -> None:
+def upload(link: Link, bundle: Deliverable, report: Report) -> None:
     """Send what is missing; the release has been offered over this link.
 
     Raises:
@@ -47,20 +47,14 @@ def _check_asked_for(missing: Mapping[str, int], files: Mapping[str, BundledFile
 
 
 def _send(
-    link: Link, bundle: Pushable, file: BundledFile, offset: int, on_progress: OnProgress, report: Report
+    link: Link, bundle: Deliverable, file: BundledFile, offset: int, on_progress: OnProgress, report: Report
 ) -> None:
-    path = bundle.path_of(file)
-    try:
-        with path.open("rb") as content:
-            try:
-                link.send_blob(file.sha256, content, offset=offset, length=file.length_bytes, on_progress=on_progress)
-            except DeployError as error:
-                if error.code != "transfer.hash":
-                    raise
-                # What an earlier push left there was damaged; the device has forgotten it. A second time is no chance.
-                report.note(_PHASE, f"{error.problem}; sending it once more", code=error.code)
-                link.send_blob(file.sha256, content, offset=0, length=file.length_bytes, on_progress=on_progress)
-    except OSError as error:
-        raise DeployError(
-            "bundle.file", f"{path}: cannot be read: {error.strerror}", hint="copy the bundle again"
-        ) from None
+    with bundle.opened(file) as content:
+        try:
+            link.send_blob(file.sha256, content, offset=offset, length=file.length_bytes, on_progress=on_progress)
+        except DeployError as error:
+            if error.code != "transfer.hash":
+                raise
+            # What an earlier push left there was damaged; the device has forgotten it. A second time is no chance.
+            report.note(_PHASE, f"{error.problem}; sending it once more", code=error.code)
+            link.send_blob(file.sha256, content, offset=0, length=file.length_bytes, on_progress=on_progress)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from edge.deploy.push.link import LATE, is_lost
-from edge.deploy.push.outcome import Result
+from edge.delivery.link import LATE, is_lost
+from edge.delivery.outcome import Result
 from edge.errors import DeployError
 
 __all__ = ["result_of"]

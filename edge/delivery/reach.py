@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import chain, repeat
 
 from edge.deadline import NEVER, Deadline
-from edge.deploy.push.link import Interrupted, Link, is_lost
+from edge.delivery.link import Interrupted, Link, is_lost
 from edge.errors import DeployError
 from edge.transport.channel import Channel
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from edge.deploy.push.event import BEGIN, END, NOTE, PROGRESS, Event, OnEvent, now
-from edge.deploy.push.link import OnProgress
+from edge.delivery.event import BEGIN, END, NOTE, PROGRESS, Event, OnEvent, now
+from edge.delivery.link import OnProgress
 from edge.wire.ending import Progress
 
 __all__ = ["Report"]

@@ -3,7 +3,7 @@
 import pytest
 
 from edge.bundle.manifest import Role
-from edge.deploy.push.words import golden_words, plan_words, silent_words
+from edge.delivery.words import golden_words, plan_words, silent_words
 from edge.wire.offering import PlanAnswer, PlannedEngine
 from edge.wire.release import Golden
 from tests.support.answers import health, status

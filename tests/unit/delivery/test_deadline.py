@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from edge.deploy.push.options import PushOptions
-from edge.deploy.push.push import push
+from edge.delivery.deliver import deliver
+from edge.delivery.options import DeliveryOptions
 from edge.deploy.push.rollback import roll_back
 from tests.support.fleet import Running, targets, wave
 from tests.support.recorded_device import progress_for_ever, recorded_bundle, recorded_device, status_of
@@ -20,11 +20,11 @@ BEFORE_THE_SWITCH = ["plan", "lock", "put_manifest", "have", "blob", "stage", "b
 
 def _push(tmp_path, deadline_s=SHORT_S, stop=None, **others):
     began = time.monotonic()
-    outcome = push(
+    outcome = deliver(
         recorded_bundle(STORY, tmp_path),
         lambda: recorded_device(STORY, **others),
         target="gate-01",
-        options=PushOptions(who="tester", deadline_s=deadline_s),
+        options=DeliveryOptions(who="tester", deadline_s=deadline_s),
         on_event=lambda event: None,
         stop=stop or threading.Event(),
     )
@@ -63,11 +63,11 @@ def test_a_device_that_denies_each_switch_is_asked_three_times(tmp_path):
         devices.append(recorded_device(STORY, status=denied))
         return devices[-1]
 
-    outcome = push(
+    outcome = deliver(
         recorded_bundle(STORY, tmp_path),
         connect,
         target="gate-01",
-        options=PushOptions(who="tester"),
+        options=DeliveryOptions(who="tester"),
         on_event=lambda event: None,
         stop=threading.Event(),
     )
@@ -88,7 +88,7 @@ def test_a_rollback_of_a_device_that_drags_on_ends_as_late():
         lambda: recorded_device(STORY, rollback=progress_for_ever),
         target="gate-01",
         to=None,
-        options=PushOptions(who="tester", deadline_s=SHORT_S),
+        options=DeliveryOptions(who="tester", deadline_s=SHORT_S),
         on_event=lambda event: None,
         stop=threading.Event(),
     )
@@ -96,7 +96,7 @@ def test_a_rollback_of_a_device_that_drags_on_ends_as_late():
 
 
 def test_without_a_deadline_of_its_own_a_push_has_one_all_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr("edge.deploy.push.push._REST_S", -1e6)  # no time is left
+    monkeypatch.setattr("edge.delivery.deliver._REST_S", -1e6)  # no time is left
     assert _push(tmp_path, deadline_s=None, build=progress_for_ever).result == "late"
 
 

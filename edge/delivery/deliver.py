@@ -1,4 +1,4 @@
-"""A push to one target: each step once, again after a lost connection, and watched to its verdict."""
+"""A delivery to one target: each step once, again after a lost connection, and watched to its verdict."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from edge.deadline import Deadline
-from edge.deploy.push.event import OnEvent
-from edge.deploy.push.link import LATE, Interrupted, Link, is_lost
-from edge.deploy.push.options import PushOptions
-from edge.deploy.push.outcome import DONE, INTERRUPTED, PLANNED, Outcome, Result
-from edge.deploy.push.pushable import Pushable
-from edge.deploy.push.reach import Reach
-from edge.deploy.push.report import Report
-from edge.deploy.push.result import result_of
-from edge.deploy.push.upload import upload
-from edge.deploy.push.verdict import COMMITTED, elapsed_s, is_on_trial, serves_current, state_of, verdict_of
-from edge.deploy.push.words import golden_words, plan_words, silent_words
+from edge.delivery.deliverable import Deliverable
+from edge.delivery.event import OnEvent
+from edge.delivery.link import LATE, Interrupted, Link, is_lost
+from edge.delivery.options import DeliveryOptions
+from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, Outcome, Result
+from edge.delivery.reach import Reach
+from edge.delivery.report import Report
+from edge.delivery.result import result_of
+from edge.delivery.upload import upload
+from edge.delivery.verdict import COMMITTED, elapsed_s, is_on_trial, serves_current, state_of, verdict_of
+from edge.delivery.words import golden_words, plan_words, silent_words
 from edge.errors import DeployError
 from edge.transport.channel import Channel
 from edge.wire.codec import encode
@@ -31,7 +31,7 @@ from edge.wire.sending import LockRequest
 from edge.wire.status import LastSwitch, StatusAnswer
 from edge.wire.verbs import BUILD, CONFIRM, GC, LOCK, PLAN, PUT_MANIFEST, STAGE, STATUS, SWITCH
 
-__all__ = ["push"]
+__all__ = ["deliver"]
 
 _OLD_AGENT_S = 35.0  # an agent whose client vanished without a word holds its lock for 30 s
 _LOCK_PAUSE_S = 0.5
@@ -49,23 +49,23 @@ class _End(NamedTuple):
     evidence: Mapping[str, object] = {}
 
 
-def push(
-    bundle: Pushable,
+def deliver(
+    bundle: Deliverable,
     connect: Callable[[], Channel],
     *,
     target: str,
-    options: PushOptions,
+    options: DeliveryOptions,
     on_event: OnEvent,
     stop: threading.Event,
 ) -> Outcome:
-    """Push `bundle` over connections that `connect` opens; return how it ended, soon after `stop` is set.
+    """Bring `bundle` to a device over connections that `connect` opens; return how it ended, soon after `stop` is set.
 
-    A connection that is lost before the switch is made again, and the push goes on where it was; after the switch the
-    device goes on alone, and the verdict is read once it can be reached again.
+    A connection that is lost before the switch is made again, and the delivery goes on where it was; after the switch
+    the device goes on alone, and the verdict is read once it can be reached again.
     """
     began = time.monotonic()
     within_s = _usual_s(bundle, options) if options.deadline_s is None else options.deadline_s
-    work = _Push(bundle, Reach(connect, stop, Deadline.after(within_s)), Report(target, on_event), options, stop)
+    work = _Delivery(bundle, Reach(connect, stop, Deadline.after(within_s)), Report(target, on_event), options, stop)
     error: DeployError | None = None
     try:
         end = work.until_done()
@@ -89,9 +89,9 @@ def push(
     )
 
 
-class _Push:
+class _Delivery:
     def __init__(
-        self, bundle: Pushable, reach: Reach, report: Report, options: PushOptions, stop: threading.Event
+        self, bundle: Deliverable, reach: Reach, report: Report, options: DeliveryOptions, stop: threading.Event
     ) -> None:
         self._bundle, self.reach, self._report, self._options, self._stop = bundle, reach, report, options, stop
         self._release = bundle.manifest.release
@@ -283,7 +283,7 @@ def _raise_first(refusals: Sequence[Problem]) -> None:
         raise error
 
 
-def _usual_s(bundle: Pushable, options: PushOptions) -> float:
+def _usual_s(bundle: Deliverable, options: DeliveryOptions) -> float:
     """Return what a push takes at most where nothing is wrong: a slow link, a build, a trial, and who is before us."""
     size = sum(file.length_bytes for file in bundle.manifest.files)
     trial_s = bundle.manifest.health.deadline_s + _VERDICT_GRACE_S

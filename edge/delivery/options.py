@@ -6,7 +6,7 @@ import getpass
 import socket
 from dataclasses import dataclass, field
 
-__all__ = ["PushOptions"]
+__all__ = ["DeliveryOptions"]
 
 
 def _me() -> str:
@@ -14,7 +14,7 @@ def _me() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PushOptions:
+class DeliveryOptions:
     """How to push.
 
     Attributes:
@@ -25,7 +25,7 @@ class PushOptions:
         lock_wait_s: how long to wait for another push.
         reconnect_s: how long, from its last progress on, to try to reach a device that was lost before the switch.
         deadline_s: how long all of it may take, whatever the device says meanwhile; None: what a push usually takes
-            at most, see `edge.deploy.push.push`.
+            at most, see `edge.delivery.deliver`.
         who: for the device's audit log.
     """
 

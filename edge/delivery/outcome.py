@@ -1,16 +1,14 @@
-"""What became of a push to one target, and who can do such a push."""
+"""What became of a delivery to one target."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
-from edge.config.targets import Target
-from edge.deploy.push.event import LAST_PHASE, Event, OnEvent, now
+from edge.delivery.event import LAST_PHASE, Event, now
 
-__all__ = ["DONE", "INTERRUPTED", "PLANNED", "Outcome", "PushOne", "Result", "last_event"]
+__all__ = ["DONE", "INTERRUPTED", "PLANNED", "Outcome", "Result", "last_event"]
 
 Result = Literal[
     "unchanged",
@@ -65,18 +63,6 @@ class Outcome:
     def is_done(self) -> bool:
         """Whether nothing is left to do for this target; of one that was left to itself nobody knows."""
         return self.exit_code == DONE and self.result != "detached"
-
-
-class PushOne(Protocol):
-    """Does all there is to do for one target, tells `on_event` of it, and returns how it ended; raises nothing.
-
-    It returns within a second once `stop` is set: it closes the connection, and the device ends or undoes on its own.
-    Its child processes are in a session of their own, so that Ctrl-C at the terminal reaches the caller alone.
-    """
-
-    def __call__(self, target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
-        """Return how it ended."""
-        ...
 
 
 def last_event(outcome: Outcome) -> Event:

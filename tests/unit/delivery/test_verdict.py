@@ -1,6 +1,6 @@
 import pytest
 
-from edge.deploy.push.verdict import COMMITTED, is_on_trial, verdict_of
+from edge.delivery.verdict import COMMITTED, is_on_trial, verdict_of
 from tests.support.answers import last_switch, state, status
 
 NEW = "a" * 12

@@ -1,0 +1,149 @@
+"""What the pages print is there: links, anchors, commands, options, targets of make; and the pages that code names."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.support.pages import ROOT, Page, our_calls, pages, read_page
+from tests.support.typed import OPTION, all_options, refusal, refusal_of_options
+
+PAGES = pages()
+INDEX = read_page("docs/README.md")
+TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+# Options of other people's programs that are named in a sentence.
+OF_OTHERS = {
+    "docs/container.md": {"--platform", "--runtime", "--group-add", "--privileged", "--time", "--no-deps"},
+    "docs/models.md": {"--include", "--dynamic", "--grid", "--output-name", "--end2end"},
+    "docs/engines.md": {"--system-site-packages"},
+    "docs/subscribers.md": {"--cafile"},
+    "edge/demo/model/README.md": {"--minutes"},
+}
+WRITTEN_BY_OTHERS = {"docs/mutations.md"}  # a run of the mutations writes it, from lines of code
+
+
+# What follows the name of a program in a sentence, and is no command of it.
+SENTENCES = {"again", "anew", "detections", "is", "may", "needs", "on", "pipeline", "that"}
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text of the product, with `…` for what is put in; `is_prose`: a docstring, which may be a command's help."""
+
+    where: str
+    text: str
+    is_prose: bool
+
+
+def texts_of_the_code() -> Iterator[Text]:
+    for path in sorted((ROOT / "edge").rglob("*.py")):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        prose = {id(one.value) for one in nodes if isinstance(one, ast.Expr)}
+        for node in nodes:
+            where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield Text(where, re.sub(r"%[.\d]*[a-z]", "…", node.value), id(node) in prose)
+            elif isinstance(node, ast.JoinedStr):
+                parts = [str(one.value) if isinstance(one, ast.Constant) else "…" for one in node.values]
+                yield Text(where, "".join(parts), False)
+
+
+TEXTS = list(texts_of_the_code())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_and_a_heading_that_is_there(page: Page):
+    for link in page.links:
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page.name).parent / path if path else ROOT / page.name
+        assert target.exists(), f"{page.name}: {link}"
+        if anchor:
+            other = Page(target.name, target.read_text(encoding="utf-8"))
+            assert anchor in other.anchors, f"{page.name}: {link}; there are {sorted(other.anchors)}"
+
+
+def test_every_page_is_reached_from_the_index():
+    folder = ROOT / "docs"
+    listed = {(folder / link.partition("#")[0]).resolve() for link in INDEX.links}
+
+    assert listed >= {path.resolve() for path in folder.glob("*.md")} - {(folder / "README.md").resolve()}
+    assert "docs/README.md" in read_page("README.md").links
+
+
+def test_every_page_that_the_code_names_is_there():
+    pattern = re.compile(r"[\w/.-]*[\w-]+\.md(?:#[\w-]+)?")
+    named = [(text.where, found) for text in TEXTS for found in pattern.findall(text.text)]
+
+    assert len(named) >= 15
+    for where, found in named:
+        path, _, anchor = found.partition("#")
+        assert (ROOT / path).exists(), f"{where} names {found}; give the path from the root of the checkout"
+        assert not anchor or anchor in read_page(path).anchors, f"{where} names {found}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_that_is_printed_can_be_typed(page: Page):
+    for command in page.commands:
+        for call in our_calls(command.typed):
+            assert refusal(call) is None, f"{command}\n{refusal(call)}"
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in WRITTEN_BY_OTHERS], ids=lambda page: page.name
+)
+def test_every_command_and_option_in_a_sentence_is_there(page: Page):
+    known = all_options() | OF_OTHERS.get(page.name, set())
+    for span in page.spans:
+        calls = our_calls(span) if span.startswith(("edge-deploy ", "edge-runtime ")) else []
+        refused = [said for call in calls if (said := refusal_of_options(call))]
+        strange = set() if calls or span.startswith("make ") else set(OPTION.findall(span)) - known
+        assert (refused, strange) == ([], set()), f"{page.name}: {span}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_target_of_make_and_every_module_that_is_named_is_there(page: Page):
+    typed = [*page.spans, *(command.typed for command in page.commands)]
+
+    for text in typed:
+        assert set(re.findall(r"\bmake ([a-z0-9-]+)", text)) <= TARGETS, f"{page.name}: {text}"
+        for module in re.findall(r"python3? -m ((?:tests|tools|edge)[\w.]*)", text):
+            assert importlib.util.find_spec(module), f"{page.name}: {text}"
+
+
+def test_every_example_of_the_help_can_be_typed():
+    shown = [(text.where, text.text.partition("Examples:\n")[2].partition("\n\n")[0]) for text in TEXTS]
+    examples = [
+        (where, call) for where, part in shown for line in part.splitlines() for call in our_calls(line.strip())
+    ]
+
+    assert len(examples) > 50
+    for where, call in examples:
+        assert refusal(call) is None, f"{where}: {call}: {refusal(call)}"
+
+
+def test_every_command_that_a_message_tells_to_run_is_there():
+    pattern = re.compile(r"\b(edge-deploy|edge-runtime) ([a-z][\w-]*)([^`;,)\n]*)")
+    said = [text for text in TEXTS if not text.is_prose]
+    named = [(text.where, found) for text in said for found in pattern.findall(text.text) if found[1] not in SENTENCES]
+
+    assert len(named) > 100
+    for where, (program, command, rest) in named:
+        call = [program, command, *rest.split()]
+        assert refusal_of_options(call) is None, f"{where}: {call}: {refusal_of_options(call)}"
+
+
+def test_the_headings_of_the_troubleshooting_page_are_messages_of_the_product():
+    headings = [one.strip("`") for one in read_page("docs/troubleshooting.md").headings if one.startswith("`")]
+    logged = re.findall(r"^\| `[\w-]+` \| (.+?) \|", read_page("docs/log-events.md").text, re.MULTILINE)
+    said = [*(text.text for text in TEXTS if not text.is_prose), *logged]
+
+    assert len(headings) >= 25
+    for heading in headings:
+        words = [re.escape(part) for part in heading.split("…") if part]
+        assert max(len(part) for part in words) >= 8, f"{heading}: too little to be found by"
+        assert any(re.search(".*".join(words), text, re.DOTALL) for text in said), f"{heading} is no message any more"

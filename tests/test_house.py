@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import configparser
+import os
 import re
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -29,11 +31,9 @@ FLOORS = [
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 MAY_MEET_ITS_FLOOR = {"demo"}  # the demo shows the whole product, so it may use the runtime that it shows
 
-# The training of the demo's model stands beside the product: it measures with other people's tools, on purpose.
-TRAINING = "demo/train/"
 OWNERS = {
     "amqtt": "demo/broker.py",
-    "av": ("media/ffmpeg/binding.py", TRAINING),
+    "av": "media/ffmpeg/binding.py",
     "click": "cli/",
     "cutlass_cppgen": "engine/cuda/cutlass.py",
     "cv2": "media/images.py",
@@ -41,18 +41,16 @@ OWNERS = {
     "gi": "media/gstreamer/binding.py",
     "msgspec": "",
     "numpy": "",
-    "onnx": ("model/binding.py", TRAINING),
-    "onnxruntime": TRAINING,
+    "onnx": "model/binding.py",
     "openvino": "engine/openvino/binding.py",
     "tensorrt": "engine/tensorrt/binding.py",
     "packaging": "deploy/provision/requirements.py",
     "paho": "publish/mqtt/client.py",
     "prometheus_client": "http/prometheus.py",
-    "pycocotools": ("evaluate/cocotools.py", TRAINING),
+    "pycocotools": "evaluate/cocotools.py",
     "pycuda": "engine/cuda/binding.py",
     "rich": "cli/",
     "tomli": "config/toml.py",
-    "torch": TRAINING,
     "yaml": "config/yaml_file.py",
 }
 WHEN_USED = {
@@ -62,7 +60,6 @@ WHEN_USED = {
     "cv2",
     "gi",
     "onnx",
-    "onnxruntime",
     "openvino",
     "paho",
     "prometheus_client",
@@ -198,8 +195,24 @@ def test_a_kind_of_engine_does_not_name_another_and_loads_nothing_to_be_asked():
 def test_every_room_is_installed():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
-    rooms = {".".join(path.parent.relative_to(ROOT).parts) for path in FILES}
-    assert rooms - set(setup["options"]["packages"].split()) == set()
+    assert setup["options"]["packages"] == "find:"  # which finds each folder that has an __init__.py
+    assert [str(path.parent) for path in FILES if not (path.parent / "__init__.py").is_file()] == []
+    patterns = {
+        f"{package}/{one}" for package, text in data_of(setup).items() for one in text.replace(",", " ").split()
+    }
+    beside = [path for path in beside_the_code() if not any(fnmatch(path, one) for one in patterns)]
+    assert beside == [], "no package_data in setup.cfg for these"
+
+
+def data_of(setup: configparser.ConfigParser) -> dict[str, str]:
+    return {package.replace(".", "/"): text for package, text in setup["options.package_data"].items()}
+
+
+def beside_the_code() -> Iterator[str]:
+    for place, folders, names in os.walk(ROOT / "edge", followlinks=True):
+        folders[:] = [one for one in folders if one != "__pycache__"]
+        paths = (Path(place, name).relative_to(ROOT).as_posix() for name in names)
+        yield from (path for path in paths if not path.endswith(".py"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=_name)

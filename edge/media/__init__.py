@@ -1,1 +1,1 @@
-"""Where frames come from: GStreamer, PyAV, still images, recordings."""
+"""Where frames come from: GStreamer, PyAV, still images."""

@@ -18,13 +18,13 @@ from edge.media.ffmpeg.source import PyavSource
 from edge.media.gstreamer.source import GstSource
 from edge.media.images import write_image
 from edge.media.rate import RateLimitedSource
-from edge.media.recorded import RecordedSource
 from edge.media.select import make_source
 from edge.media.stills import StillSource
 from edge.protocols import FrameSource
 from edge.types import DropReason, ImageSize, StreamId, stream_id
 from edge.vision import letterbox
 from tests.support.clips import CANVAS, number_of, numbered, numbered_pictures, write_clip
+from tests.support.recorded import RecordedSource
 from tests.support.rtsp import require_gstreamer
 
 COUNT, WIDTH, HEIGHT = 12, 320, 180

@@ -102,7 +102,7 @@ def _context(architecture: str, folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("edge", "pipelines", "systemd"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", ".dockerignore", "Dockerfile.l4t"):
+    for name in ("setup.cfg", "LICENSE", ".dockerignore", "Dockerfile.l4t"):
         shutil.copy2(ROOT / name, folder / name)
     (folder / "wheelhouse").mkdir()
     wheels = gather_wheels(_facts(architecture))

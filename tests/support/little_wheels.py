@@ -1,16 +1,28 @@
-"""Wheels that have metadata only, a lock that names them, and the facts of a device that they are for."""
+"""Wheels that have metadata only, a lock that names them, the facts of their device; and the workstation's wheel."""
 
 from __future__ import annotations
 
+import base64
 import ensurepip
 import hashlib
+import io
+import os
 import shutil
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from edge.deploy.provision.facts import ProvisionFacts
 from edge.deploy.provision.lock import ENVIRONMENTS, Lock, LockedWheel
+from edge.deploy.provision.own_wheel import OURS, own_wheel
+
+ROOT = Path(__file__).parents[2]
+_BOTH_COMMANDS = b"""[console_scripts]
+edge-deploy = edge.cli.edge_deploy:main
+edge-runtime = edge.cli.edge_runtime:main
+"""
 
 
 def real_pip(folder: Path) -> Path:
@@ -72,3 +84,33 @@ def little_lock(wheels: Iterable[Path], *, jetson: tuple[str, ...] = ()) -> Lock
             LockedWheel(name=name.replace("_", "-"), version=version, wheel=wheel.name, sha256=sha256, use=use)
         )
     return Lock(made_at="2026-11-22T00:00:00Z", environments=dict.fromkeys(ENVIRONMENTS, tuple(locked)))
+
+
+def whole_wheel(folder: Path) -> Path:
+    """Return a wheel of all of the package, with both commands, as a workstation installs it."""
+    files = {}
+    for place, folders, names in os.walk(ROOT / "edge", followlinks=True):
+        folders[:] = [one for one in folders if one != "__pycache__"]
+        paths = (Path(place, name) for name in names)
+        files |= {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in paths}
+    stated = zipfile.ZipFile(io.BytesIO(own_wheel()))
+    for name in (one for one in stated.namelist() if ".dist-info/" in one and not one.endswith("RECORD")):
+        files[name] = stated.read(name)
+    info = next(name for name in files if name.endswith("METADATA")).removesuffix("METADATA")
+    files[f"{info}entry_points.txt"] = _BOTH_COMMANDS
+    rows = [f"{name},sha256={_digest(content)},{len(content)}\n" for name, content in files.items()]
+    with zipfile.ZipFile(folder / OURS, "w") as archive:
+        for name, content in {**files, f"{info}RECORD": "".join(rows).encode()}.items():
+            archive.writestr(name, content)
+    return folder / OURS
+
+
+def pip_installed(wheel: Path, site: Path) -> Path:
+    """Install a wheel into a folder by the real pip, without what it requires; return the folder."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", f"--target={site}", str(wheel)]
+    subprocess.run(pip, check=True, capture_output=True)
+    return site
+
+
+def _digest(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

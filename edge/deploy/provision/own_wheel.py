@@ -1,6 +1,7 @@
-"""edge-deploy's own wheel, made of the files that run here and of no others: no index, no build tool is asked.
+"""edge-deploy's own wheel for devices, made of the files that run here: no index and no build tool is asked.
 
-The same files give the same bytes; a wheel that is installed gives itself again.
+It holds what a device needs and no more (`edge.deploy.provision.device_files`). The same files give the same bytes,
+from a checkout and from where the workstation's wheel is installed.
 Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/.
 """
 
@@ -15,6 +16,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from edge.deploy.provision.device_files import DEVICE_COMMAND, device_files
 from edge.errors import DeployError
 from edge.version import __version__
 
@@ -23,22 +25,31 @@ __all__ = ["OURS", "own_wheel"]
 OURS = f"edge_deploy-{__version__}-py3-none-any.whl"
 _INFO = f"edge_deploy-{__version__}.dist-info"
 _STATED = ("METADATA", "entry_points.txt")
+_ENTRIES = f"{_INFO}/entry_points.txt"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _WHEEL = "Wheel-Version: 1.0\nGenerator: edge-deploy\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
 def own_wheel(root: Path | None = None) -> bytes:
-    """Return the wheel of the package that runs from `root`: a checkout, or where wheels are installed.
+    """Return the wheel for devices of the package that runs from `root`: a checkout, or where wheels are installed.
 
     Raises:
         DeployError: `request.wheels`, if it is neither, or an installed file is not as it was installed.
     """
     root = root or Path(__file__).parents[3]
-    files = dict(_of_checkout(root) if (root / "setup.cfg").is_file() else _of_installation(root))
+    files = _for_device(dict(_of_checkout(root) if (root / "setup.cfg").is_file() else _of_installation(root)))
     files[f"{_INFO}/WHEEL"] = _WHEEL.encode()
     record = "".join(f"{name},{_record_hash(content)},{len(content)}\n" for name, content in sorted(files.items()))
     files[f"{_INFO}/RECORD"] = f"{record}{_INFO}/RECORD,,\n".encode()
     return _zipped(files)
+
+
+def _for_device(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    package = device_files({name: content for name, content in files.items() if name.startswith("edge/")})
+    stated = {name: content for name, content in files.items() if not name.startswith("edge/")}
+    lines = stated[_ENTRIES].decode().splitlines(keepends=True)
+    kept = [line for line in lines if "=" not in line or f"{DEVICE_COMMAND}:" in line]
+    return {**package, **stated, _ENTRIES: "".join(kept).encode()}
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:
@@ -79,25 +90,16 @@ def _is_ours(path: PurePosixPath) -> bool:
 def _of_checkout(root: Path) -> Iterator[tuple[str, bytes]]:
     setup = configparser.ConfigParser()
     setup.read(root / "setup.cfg", encoding="utf-8")
-    places, data = dict(setup["options"]), setup["options.package_data"]
-    moved = dict(line.replace(" ", "").split("=") for line in _lines(places["package_dir"]))
-    for package in _lines(places["packages"]):
-        inside = package.replace(".", "/")
-        folder = root / moved.get(package, _moved_parent(package, moved) or inside)
-        for pattern in ("*.py", *(one.strip() for one in data.get(package, "").split(",") if one.strip())):
+    data = {package: text.replace(",", " ").split() for package, text in setup["options.package_data"].items()}
+    for folder in sorted(path.parent for path in (root / "edge").rglob("__init__.py")):
+        inside = folder.relative_to(root)
+        for pattern in ("*.py", *data.get(".".join(inside.parts), ())):
             for path in sorted(folder.glob(pattern)):
                 if path.is_file():
-                    yield f"{inside}/{path.relative_to(folder).as_posix()}", path.read_bytes()
+                    yield path.relative_to(root).as_posix(), path.read_bytes()
     yield f"{_INFO}/METADATA", _metadata(setup).encode()
     yield f"{_INFO}/entry_points.txt", _entry_points(setup).encode()
     yield f"{_INFO}/licenses/LICENSE", (root / "LICENSE").read_bytes()
-
-
-def _moved_parent(package: str, moved: Mapping[str, str]) -> str | None:
-    for parent, folder in moved.items():
-        if package.startswith(f"{parent}."):
-            return folder + "/" + package[len(parent) + 1 :].replace(".", "/")
-    return None
 
 
 def _metadata(setup: configparser.ConfigParser) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from edge.calibrate.table_file import read_table
 from edge.config.load import load_pipeline
 from edge.demo.show import find_problems
+from tests.support.little_wheels import pip_installed, whole_wheel
 from tests.support.mosquitto import Mosquitto
 
 pytestmark = pytest.mark.integration
@@ -20,16 +22,26 @@ pytestmark = pytest.mark.integration
 MODEL = Path(__file__).parents[3] / "edge" / "demo" / "model" / "traffic.onnx"
 
 
-def demo(*options):
+def demo(*options, **more):
     command = [sys.executable, "-m", "edge.cli.edge_deploy", "demo", *map(str, options)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **more)
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def installed(tmp_path_factory):
+    """The package as a wheel installs it, away from the checkout: how to start Python there."""
+    site = pip_installed(whole_wheel(tmp_path_factory.mktemp("wheel")), tmp_path_factory.mktemp("site"))
+    where = {"env": {**os.environ, "PYTHONPATH": str(site)}, "cwd": site.parent}
+    told = subprocess.check_output([sys.executable, "-c", "import edge; print(edge.__file__)"], text=True, **where)
+    assert Path(told.strip()).is_relative_to(site)
+    return where
+
+
+@pytest.fixture(scope="module")
+def kept(installed, tmp_path_factory):
     """A folder that was kept, and the account of that run."""
     folder = tmp_path_factory.mktemp("demo")
-    done = demo("--cameras", 2, "--seconds", 4, "--keep", folder, "--json")
+    done = demo("--cameras", 2, "--seconds", 4, "--keep", folder, "--json", **installed)
     assert done.returncode == 0, done.stderr
     assert "running 2 cameras in INT8 with" in done.stderr
     return folder, json.loads(done.stdout)

@@ -9,10 +9,10 @@ import pytest
 from edge.errors import EndOfStream, MissingDependencyError, SourceError
 from edge.media.backoff import Backoff
 from edge.media.camera import Camera, Phase
-from edge.media.recorded import Breakage, RecordedSource, Stall
 from edge.media.threads import has_stuck_threads
 from edge.types import DropReason, SourceCounts, StreamState, stream_id
 from tests.support.clips import CANVAS, numbered
+from tests.support.recorded import Breakage, RecordedSource, Stall
 from tests.support.wait import wait_until
 
 ID = stream_id("gate-east")

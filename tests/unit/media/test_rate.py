@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from edge.errors import EndOfStream
 from edge.media.rate import RateLimit, RateLimitedSource
-from edge.media.recorded import RecordedSource
 from edge.types import DropReason, stream_id
 from tests.support.clips import CANVAS, numbered_pictures
+from tests.support.recorded import RecordedSource
 
 
 def kept(times_s: list[float], max_fps: float) -> list[float]:

@@ -5,15 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from edge.config.schema import StreamConfig
-from edge.errors import ConfigError, DatasetError, MissingDependencyError
+from edge.errors import ConfigError, MissingDependencyError
 from edge.media.address import parse_address
 from edge.media.ffmpeg import binding as pyav
 from edge.media.gstreamer import binding as gst
-from edge.media.recorded import read_recording
 from edge.media.select import choose_decoder, make_source
 from tests.support.clips import CANVAS
 
@@ -128,18 +126,6 @@ def test_jetson_elements_are_not_asked_of_apt(decoder):
 def test_options_of_a_test_address_are_checked_when_the_source_is_made(query):
     with pytest.raises(ConfigError, match="test address: "):
         make_source(StreamConfig(id="a", uri=f"test://?{query}"), preprocess=CANVAS, base_dir=HERE)
-
-
-def test_recording_is_checked(tmp_path):
-    images = np.zeros((2, 4, 6, 3), np.uint8)
-    np.savez(tmp_path / "good.npz", images=images)
-    np.savez(tmp_path / "flat.npz", images=images[0])
-    np.savez(tmp_path / "other.npz", frames=images)
-
-    assert read_recording(tmp_path / "good.npz").shape == (2, 4, 6, 3)
-    for name in ("flat.npz", "other.npz", "gone.npz"):
-        with pytest.raises(DatasetError, match=name):
-            read_recording(tmp_path / name)
 
 
 def test_cameras_are_not_looked_for_behind_a_desktops_proxy():

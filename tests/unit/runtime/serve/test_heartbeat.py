@@ -12,7 +12,6 @@ from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.errors import SourceError
 from edge.media.backoff import Backoff
 from edge.media.camera import Camera
-from edge.media.recorded import Breakage, RecordedSource, Stall
 from edge.model.inspect import inspect_model
 from edge.publish.jsonl import JsonlPublisher
 from edge.runtime.pipeline.batcher import Batcher
@@ -25,6 +24,7 @@ from edge.types import Precision, StreamId
 from edge.vision.detect import Detector
 from edge.vision.heads import Head
 from tests.support import models
+from tests.support.recorded import Breakage, RecordedSource, Stall
 from tests.support.systemd import NotifySocket
 from tests.support.wait import wait_until
 

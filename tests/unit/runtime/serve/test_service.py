@@ -10,7 +10,6 @@ import pytest
 from edge.device.notify import Notifier
 from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.errors import EngineError, SourceError
-from edge.media.recorded import Breakage, RecordedSource
 from edge.model.inspect import inspect_model
 from edge.publish.jsonl import JsonlPublisher
 from edge.runtime.pipeline.batcher import Batcher
@@ -25,6 +24,7 @@ from edge.types import DropReason, Precision, StreamId, StreamState
 from edge.vision.detect import Detector
 from edge.vision.heads import Head
 from tests.support import models
+from tests.support.recorded import Breakage, RecordedSource
 from tests.support.wait import wait_until
 
 

@@ -1,24 +1,20 @@
-"""A source of frames that are given beforehand: for tests and examples, with stalls and failures on demand."""
+"""A source of frames that are given beforehand, with stalls and failures on demand."""
 
 from __future__ import annotations
 
 import threading
 import time
-import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.errors import DatasetError, EndOfStream, SourceError
+from edge.errors import EndOfStream, SourceError
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts, StreamId
 from edge.vision import letterbox
 
-__all__ = ["Breakage", "RecordedSource", "Stall", "read_recording"]
-
-_MOST_BYTES = 1 << 30  # all images are in memory at once
+__all__ = ["Breakage", "RecordedSource", "Stall"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,23 +131,3 @@ class RecordedSource:
         rows = np.arange(where.fitted.height) * height // where.fitted.height
         columns = np.arange(where.fitted.width) * width // where.fitted.width
         return Frame(header=header, letterbox=where, image=image[rows[:, None], columns])
-
-
-def read_recording(path: Path) -> NDArray[np.uint8]:
-    """Return the array `images` of an `.npz` file: uint8 (N, H, W, 3) RGB.
-
-    Raises:
-        DatasetError: if it is not there, something else, or unfolds to more than 1 GiB, which is not tried.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            length_bytes = archive.getinfo("images.npy").file_size  # no more than this is ever unfolded
-        if length_bytes > _MOST_BYTES:
-            raise DatasetError(f"{path}: expected at most 1 GiB of images, got {length_bytes} bytes: cut it into parts")
-        with np.load(path, allow_pickle=False) as arrays:
-            images: NDArray[np.uint8] = arrays["images"]
-    except (OSError, KeyError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
-        raise DatasetError(f"{path}: expected an .npz file with the array 'images': {error}") from error
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
-        raise DatasetError(f"{path}: expected 'images' as uint8 (N, H, W, 3), got {images.dtype} {images.shape}")
-    return images

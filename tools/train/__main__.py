@@ -1,4 +1,4 @@
-"""Train the demo model, export it, judge it: `python -m edge.demo.train --out DIR`. Needs the `train` extra."""
+"""Train the demo model, export it, judge it: `python -m tools.train --out DIR`. Needs torch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from edge.demo.street.scene import CLASSES
-from edge.demo.train.data import CANVAS_PX, render_pool
-from edge.demo.train.evaluate import evaluate
-from edge.demo.train.export import export_onnx
-from edge.demo.train.fit import Budget, Fitted, fit
+from tools.train.data import CANVAS_PX, render_pool
+from tools.train.evaluate import evaluate
+from tools.train.export import export_onnx
+from tools.train.fit import Budget, Fitted, fit
 
 __all__ = ["main"]
 
@@ -28,9 +28,9 @@ _BATCH_SIZE = 16
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m edge.demo.train",
+        prog="python -m tools.train",
         description="Train the demo model on synthetic scenes, write traffic.onnx and traffic.json.",
-        epilog="example: python -m edge.demo.train --out edge/demo/model --seed 0 --minutes 20",
+        epilog="example: python -m tools.train --out edge/demo/model --seed 0 --minutes 20",
     )
     parser.add_argument("--out", type=Path, required=True, help="directory for traffic.onnx and traffic.json")
     parser.add_argument("--seed", type=int, default=0, help="of weights, order and variation (default 0)")

@@ -5,13 +5,13 @@ import ast
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is missing: install the train extra")
+torch = pytest.importorskip("torch", reason="torch is missing: pip install torch")
 
-from edge.demo.train.data import Pool, batches, degrade, halved, on_canvas, render_pool  # noqa: E402
-from edge.demo.train.export import export_onnx, fold_batch_norms, metadata  # noqa: E402
-from edge.demo.train.fit import train_step  # noqa: E402
-from edge.demo.train.loss import assign, complete_iou, pairwise_iou  # noqa: E402
-from edge.demo.train.network import Detector, Exported, anchors_for  # noqa: E402
+from tools.train.data import Pool, batches, degrade, halved, on_canvas, render_pool  # noqa: E402
+from tools.train.export import export_onnx, fold_batch_norms, metadata  # noqa: E402
+from tools.train.fit import train_step  # noqa: E402
+from tools.train.loss import assign, complete_iou, pairwise_iou  # noqa: E402
+from tools.train.network import Detector, Exported, anchors_for  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from edge.demo.train.network import REG_MAX, Anchors, boxes_from_raw
+from tools.train.network import REG_MAX, Anchors, boxes_from_raw
 
 __all__ = ["Assignment", "assign", "complete_iou", "detection_loss"]
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.demo.street.scene import CLASSES, Scene, Truth
-from edge.demo.train.data import CANVAS_PX, PAD_TOP_PX, SCENE_SIZE, halved
 from edge.vision.nms import kept_by_nms
+from tools.train.data import CANVAS_PX, PAD_TOP_PX, SCENE_SIZE, halved
 
 __all__ = ["Figures", "encoded", "evaluate"]
 

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from edge.demo.street.scene import CLASSES
-from edge.demo.train.data import CANVAS_PX
-from edge.demo.train.network import Conv, Detector, Exported
+from tools.train.data import CANVAS_PX
+from tools.train.network import Conv, Detector, Exported
 
 __all__ = ["export_onnx", "fold_batch_norms", "metadata"]
 

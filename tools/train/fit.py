@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from edge.demo.street.scene import CLASSES
-from edge.demo.train.data import CANVAS_PX, Batch, Pool, batches, on_canvas
-from edge.demo.train.loss import detection_loss
-from edge.demo.train.network import Detector, anchors_for
+from tools.train.data import CANVAS_PX, Batch, Pool, batches, on_canvas
+from tools.train.loss import detection_loss
+from tools.train.network import Detector, anchors_for
 
 __all__ = ["Budget", "Fitted", "Report", "fit"]
 

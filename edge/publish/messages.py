@@ -215,7 +215,7 @@ class OccupancyMessage(WireMessage, frozen=True, kw_only=True):
     """How many are followed in a stream now (`objects`), are in each zone, and have crossed each line, by label.
 
     A label that is not there counts 0. `interrupted`: the camera gives no frames, so nobody is followed; `stopped`: the
-    service has ended. Neither says that somebody left.
+    service has ended, or the file. Neither says that somebody left.
     """
 
     schema: Literal["edge.occupancy/1"] = "edge.occupancy/1"
@@ -321,6 +321,7 @@ class InfoMessage(WireMessage, frozen=True, kw_only=True):
 class StreamStateMessage(WireMessage, frozen=True, kw_only=True):
     """Whether one stream delivers frames, and why not.
 
+    `ended`, of a file that was read to its end, comes behind all that was found in it.
     `epoch` and `session` as in the device's state: one of an older session is what was known before a connection broke.
     """
 

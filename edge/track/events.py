@@ -38,7 +38,7 @@ class EndReason(str, enum.Enum):
     LOST = "lost"  # not detected for `lost_s`, though frames came
     INTERRUPTED = "interrupted"  # no frames came, or their time made a jump
     CHANGED = "changed"  # the picture has another size
-    STOPPED = "stopped"  # the service ends
+    STOPPED = "stopped"  # the service ends, or the file was read to its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from edge.publish.messages import (
     GapMessage,
     GapReason,
     NumberedKind,
+    StreamStateMessage,
     WireMessage,
     replayed_payload,
 )
@@ -48,7 +49,8 @@ class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
     record declares. `was_sent` says that it was on its way when a connection was lost, so that the broker may have it.
     `is_replay` says that it is late and goes to the topic of late ones. `accepted_at_s` is seconds of `time.monotonic`.
     `slot` is where it lies in a ring, if it does. `ticket` grows in the order of acceptance, over restarts, too; 0
-    where nobody counts. `frame` is what `encode` makes the payload of, as long as it is not there.
+    where nobody counts. `frame` is what `encode` makes the payload of, as long as it is not there. `behind` is the
+    stream of which a retained one is the last word: not sent before the numbered messages that it comes after.
     """
 
     topic: str
@@ -66,6 +68,7 @@ class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
     slot: Slot | None = None
     frame: FrameMessage | None = None
     ticket: int = 0
+    behind: str | None = None
 
     @property
     def is_gap(self) -> bool:
@@ -120,6 +123,7 @@ def entry_from_message(message: Message) -> Entry:
         gap_count=message.count or 0 if isinstance(message, GapMessage) else 0,
         expiry_s=message.expiry_s,
         number=number,
+        behind=message.stream if isinstance(message, StreamStateMessage) and message.state == "ended" else None,
     )
 
 

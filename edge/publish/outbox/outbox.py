@@ -1,12 +1,11 @@
 """The bounded queue between those who publish and the one thread that sends.
 
-In memory; beside it a ring that outlives the process (`kept`) and a file that outlives a power cut (`spool`), if there
-are such.
+In memory; beside it, if there are such, a ring that outlives the process (`kept`) and a file, a power cut (`spool`).
 
-Lanes, sent in this order: retained messages (only the latest of each topic, and all of them again after a reconnect),
-gap records, everything else as it comes, and at last the replay: detections that have waited longer than `live_s`. Only
-the last two are bounded by letting go: the oldest go first, and each run of numbers that is let go becomes one gap
-record. One message may stand outside of the lanes: the suspect at which connections break, to be sent alone.
+Lanes, sent in this order: retained messages (only the latest of each topic, all of them again after a reconnect; the
+last word on a stream waits for its messages), gap records, everything else as it comes, and at last the replay:
+detections older than `live_s`. Only the last two are bounded by letting go: the oldest go first, each run of numbers
+that is let go becomes one gap record. The suspect at which connections break stands outside of the lanes, sent alone.
 
 For numbered messages this always holds:
 
@@ -32,6 +31,7 @@ from edge.publish.outbox.balance import Balance
 from edge.publish.outbox.entry import Entry, entry_from_message
 from edge.publish.outbox.flight import Flight
 from edge.publish.outbox.kept import Kept
+from edge.publish.outbox.last_word import Lanes
 from edge.publish.outbox.losses import Losses
 from edge.publish.outbox.retained import Retained
 from edge.publish.outbox.spool import Spool
@@ -70,10 +70,10 @@ class Outbox:
         self._max_count = max_count
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
-        self._retained = Retained()
         self._losses = Losses(device=device)
         self._backlog = Backlog(live_s=live_s, now_s=now_s)
         self._flight = Flight()
+        self._retained = Retained(Lanes(self._backlog, self._flight, self._losses, now_s))
         self._balance = Balance()
         self._is_over = False
 
@@ -302,7 +302,7 @@ class Outbox:
         before = self._retained.latest(entry.topic)
         if before is not None and before not in self._flight:
             self._flight.clear_suspect(before)
-        self._retained.put(entry)
+        self._retained.put(entry, before_ticket=self._next_ticket)
 
     def _next(self, *, may_replay: bool) -> Entry | None:
         if self._retained:

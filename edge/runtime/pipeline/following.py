@@ -69,7 +69,7 @@ class Following:
                 self._tell(result.header.stream, stream, "following")
 
     def change(self, status: StreamStatus) -> None:
-        """Take note of a stream's new status, from any thread: who is down follows nobody."""
+        """Take note of a stream's new status, from any thread: who is down, or at its end, follows nobody."""
         stream = self._streams.get(status.stream)
         if stream is None:
             return
@@ -77,9 +77,12 @@ class Following:
             if status.state is StreamState.UP:
                 stream.is_down = False
                 self._tell(status.stream, stream, "following")
-            elif status.state is StreamState.DOWN and not stream.is_down:
+            elif status.state in (StreamState.DOWN, StreamState.ENDED) and not stream.is_down:
                 stream.is_down = True
-                self._end(status.stream, stream, EndReason.INTERRUPTED, "interrupted")
+                if status.state is StreamState.ENDED:
+                    self._end(status.stream, stream, EndReason.STOPPED, "stopped")
+                else:
+                    self._end(status.stream, stream, EndReason.INTERRUPTED, "interrupted")
 
     def replace(self, stream: StreamId, follower: Follower | None) -> None:
         """Follow a stream anew, or no more; its objects are given up."""

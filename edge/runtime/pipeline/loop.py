@@ -113,9 +113,9 @@ class InferenceLoop:
         # The next batch runs while this one is read out; its outputs are its own, so they do not meet.
         following = self._begin(0)
         results = self._read_out(batch, output, infer_ns=inferred_at_ns - started_at_ns, since_ns=inferred_at_ns)
-        self._counters.inferred(results)
-        self._begun.remove(batch)
         self._inference.on_results(results)
+        self._counters.inferred(results)  # behind it: a stream whose account balances has nothing more to tell
+        self._begun.remove(batch)
         for onlooker, row, pixels in seen:
             onlooker.see(batch.rows[row], pixels, results[row])
         return following

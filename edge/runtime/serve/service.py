@@ -138,6 +138,7 @@ class Service:
                 self._reload()
             self._streams.settle()
             self._announce_failures()
+            self._announce_ends()
             ticker.tick(lambda: self._report(self._times(), is_final=False))
             if not self._streams.are_alive:
                 _log.info("all streams have ended")
@@ -167,6 +168,8 @@ class Service:
             for row in batch.rows:
                 self._parts.counters.dropped(row.header.stream, DropReason.STOPPED)
             self._parts.batcher.give_back(batch.index)
+        for stream in self._parts.states.ending:
+            self._parts.states.finish(stream)
         if self._parts.following is not None:
             self._parts.following.stop()
         self._times_at_end = self._times()
@@ -193,6 +196,15 @@ class Service:
             if puller.failure is not None and stream not in self._failed:
                 self._failed.add(stream)
                 self._parts.states.fail(stream, puller.failure)
+
+    def _announce_ends(self) -> None:
+        """Tell that streams have ended of which every frame has had its fate."""
+        if not (ending := self._parts.states.ending):
+            return
+        counts = self._streams.counts()
+        for stream in ending:
+            if stream in counts and not report_stream(stream, counts[stream], self._parts.counters).unaccounted:
+                self._parts.states.finish(stream)
 
     def _hanging(self) -> tuple[str, ...]:
         return hanging_threads(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from edge.media.camera import StreamStatus
@@ -18,7 +18,10 @@ __all__ = ["StreamStates"]
 
 
 class StreamStates:
-    """Takes status changes from any thread and publishes those that are news; `on_change` hears of each one first."""
+    """Takes status changes from any thread and publishes those that are news; `on_change` hears of each one first.
+
+    That a stream has ended is told by `finish` only: its last frames are on their way then, and what is found in them.
+    """
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class StreamStates:
         self._device_state: tuple[DeviceState, str | None] = ("online", None)
         self._alarms: dict[str, str] = {}
         self._said: tuple[DeviceState, tuple[str, ...]] = ("online", ())
+        self._ending: dict[StreamId, tuple[StreamStatus, str]] = {}
 
     def statuses(self) -> Mapping[StreamId, StreamStatus]:
         """Return the latest status of each stream."""
@@ -45,11 +49,27 @@ class StreamStates:
     def change(self, status: StreamStatus) -> None:
         """Take note of a stream's new status."""
         since = rfc3339_from_ns(time.time_ns())
-        self._on_change(status)
+        is_end = status.state is StreamState.ENDED
         with self._lock:
-            self._statuses[status.stream] = status
-            self._publish_stream(status, since)
-            self._publish_device(since)
+            self._ending.pop(status.stream, None)
+            if is_end:
+                self._statuses[status.stream] = status
+                self._ending[status.stream] = status, since
+        if not is_end:
+            self._tell(status, since)
+
+    @property
+    def ending(self) -> Collection[StreamId]:
+        """The streams that have ended, which was not told yet."""
+        with self._lock:
+            return tuple(self._ending)
+
+    def finish(self, stream: StreamId) -> None:
+        """Tell that a stream has ended, if it has: nothing more is found in it."""
+        with self._lock:
+            ended = self._ending.pop(stream, None)
+        if ended is not None:
+            self._tell(*ended)
 
     def add(self, stream: StreamId) -> None:
         """Take note of a stream that was not there, or that begins anew."""
@@ -60,6 +80,7 @@ class StreamStates:
         """Forget a stream that nobody reads any more, and let the broker forget it."""
         with self._lock:
             self._statuses.pop(stream, None)
+            self._ending.pop(stream, None)
             self._publisher.publish(NoStreamState(stream))
             self._publisher.publish(NoStreamState(stream, "occupancy"))
             self._publish_device(rfc3339_from_ns(time.time_ns()))
@@ -87,6 +108,13 @@ class StreamStates:
         """How the device stands as a whole, and why where something is wrong."""
         with self._lock:
             return self._device_state
+
+    def _tell(self, status: StreamStatus, since: str) -> None:
+        self._on_change(status)
+        with self._lock:
+            self._statuses[status.stream] = status
+            self._publish_stream(status, since)
+            self._publish_device(since)
 
     def _publish_stream(self, status: StreamStatus, since: str) -> None:
         is_up = status.state is StreamState.UP

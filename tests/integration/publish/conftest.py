@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from edge.config.schema import MqttConfig
@@ -17,7 +18,7 @@ def make_publisher():
     """Make publishers that try again quickly and are closed at the end."""
     made = []
 
-    def make(port, *, streams=("east",), credential=None, base_dir=None, **options):
+    def make(port, *, streams=("east",), epoch=41, credential=None, base_dir=None, **options):
         keys = {"host": "127.0.0.1", "tls": False}
         for name in ("host", "tls", "credential", "client_id", "keepalive_s", "protocol"):
             if name in options:
@@ -25,7 +26,7 @@ def make_publisher():
         options = {"backoff": quick_backoff(), "close_timeout_s": 2.0} | options
         publisher = MqttPublisher(
             MqttConfig(port=port, site="north", **keys),
-            info=birth(*streams),
+            info=msgspec.structs.replace(birth(*streams), epoch=epoch),
             credential=credential,
             base_dir=base_dir,
             **options,

@@ -74,6 +74,29 @@ def test_three_files_at_once_each_frame_once(run, clip, tmp_path):
     assert {one["state"] for one in stats["streams"]} == {"ended"}
 
 
+def test_a_stream_has_ended_when_all_that_was_found_in_it_is_told(run, clip, tmp_path, broker, subscribe):
+    """Frames are inferred in batches and wait for a broker: the end of the file is known long before."""
+    collector = subscribe(broker.port)
+    short = write_clip(tmp_path / "short.mp4", count=9)
+    streams = [{"id": "a", "uri": str(clip)}, {"id": "b", "uri": str(short)}]
+    batch = {"max_frames": 4, "max_wait_ms": 200}
+    run.complete(streams, broker_port=broker.port, batch=batch)
+
+    for name, last in (("a", 60), ("b", 9)):
+        of_stream = [message for message in collector.messages if f"/streams/{name}/" in message.topic]
+        told = [(message.topic.rsplit("/", 1)[1], json.loads(message.payload)) for message in of_stream]
+        end = next(at for at, (kind, content) in enumerate(told) if (kind, content.get("state")) == ("state", "ended"))
+        before = [content["seq"] for kind, content in told[:end] if kind == "detections"]
+        assert before == list(range(1, last + 1))
+        assert [content["state"] for kind, content in told[end:] if kind == "state"] == ["ended", "down"]
+
+    run.complete(streams, batch=batch)
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    for name in ("a", "b"):
+        told = [one.get("state", "frame") for one in lines if one.get("stream") == name]
+        assert told.index("ended") > max(at for at, what in enumerate(told) if what == "frame")
+
+
 def test_its_threads_share_two_arenas_of_memory(run, clip, monkeypatch):
     """Each thread would have one of its own, and the threads of cameras come and go."""
     monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)

@@ -38,6 +38,10 @@ def gaps(entries):
     return [(gap["stream"], gap["from"], gap["to"], gap["count"]) for gap in found]
 
 
+def stream_state(state, stream="east"):
+    return StreamStateMessage(device="gate-01", stream=stream, state=state, since=None)
+
+
 def test_frames_come_out_in_order():
     outbox = small_outbox()
     put_frames(outbox, 1, 5)
@@ -261,6 +265,76 @@ def test_a_retained_suspect_is_sent_behind_the_other_retained_ones():
     assert [entry.topic for entry in take_all(outbox)] == ["state", "info", "streams/east/detections"]
 
 
+def ended_behind(count, *, now_s=lambda: 0.0):
+    """An outbox with frames of two streams on their way, and the word that one of them has ended."""
+    outbox = Outbox(device="gate-01", now_s=now_s)
+    put_frames(outbox, 1, count)
+    put_frames(outbox, 1, count, "west")
+    taken = take_all(outbox)
+    outbox.put(entry_from_message(stream_state("ended")))
+    return outbox, [entry for entry in taken if entry.number.stream == "east"]
+
+
+def test_the_last_word_on_a_stream_waits_for_its_messages_and_for_no_others():
+    outbox, of_east = ended_behind(3)
+    for entry in of_east:
+        assert not outbox.has_more()
+        assert outbox.take() is None
+        assert outbox.counts()["waiting"] > 0, "it is not forgotten"
+        outbox.acknowledge(entry)
+
+    assert outbox.has_more()
+    assert outbox.take().behind == "east"
+
+
+def test_the_last_word_comes_behind_the_record_of_what_was_lost():
+    outbox, of_east = ended_behind(2)
+    outbox.acknowledge(of_east[0])
+    outbox.park(of_east[1], "refused")
+    gap = outbox.take()
+
+    assert gap.is_gap
+    assert outbox.take() is None
+    outbox.acknowledge(gap)
+    assert outbox.take().behind == "east"
+
+
+def test_the_last_word_is_held_half_a_minute_by_what_does_not_get_through():
+    now_s = 0.0
+    outbox, of_east = ended_behind(3, now_s=lambda: now_s)
+    assert outbox.take() is None
+    now_s = 29.0
+    assert outbox.take() is None
+    outbox.acknowledge(of_east[0])
+    now_s = 58.0
+    assert outbox.take() is None, "something got through"
+    now_s = 89.0
+    assert outbox.take().behind == "east"
+
+
+def test_the_last_word_has_the_patience_of_a_new_connection():
+    now_s = 0.0
+    outbox, _ = ended_behind(3, now_s=lambda: now_s)
+    assert outbox.take() is None
+    outbox.put_back_all()
+    now_s = 1000.0
+
+    frames = take_all(outbox)
+    assert [entry.behind for entry in frames] == [None] * 6
+    for entry in frames:
+        outbox.acknowledge(entry)
+    assert outbox.take().behind == "east"
+
+
+def test_the_last_word_is_not_said_of_a_stream_that_goes_on():
+    outbox, of_east = ended_behind(1)
+    outbox.put(entry_from_message(stream_state("connecting")))
+    assert json.loads(outbox.take().encode())["state"] == "connecting"
+    outbox.acknowledge(of_east[0])
+    assert outbox.take() is None
+    assert outbox.counts()["superseded"] == 1
+
+
 class OutboxMachine(RuleBasedStateMachine):
     """Whatever a connection does, each number is acknowledged, waiting, or named by a gap record."""
 
@@ -272,6 +346,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.acknowledged = {"east": set(), "west": set()}
         self.declared = {"east": set(), "west": set()}
         self.first_taken = {"east": [], "west": []}
+        self.ended_behind = {}
 
     @rule(stream=st.sampled_from(["east", "west"]), count=st.integers(1, 12))
     def publish(self, stream, count):
@@ -282,11 +357,23 @@ class OutboxMachine(RuleBasedStateMachine):
     def publish_state(self, topic):
         self.outbox.put(Entry(topic, lambda: b"{}", 2, is_retained=True))
 
+    @rule(stream=st.sampled_from(["east", "west"]), state=st.sampled_from(["ended", "ended", "up"]))
+    def publish_stream_state(self, stream, state):
+        self.outbox.put(entry_from_message(stream_state(state, stream)))
+        before = self.ended_behind.get(stream)
+        self.ended_behind[stream] = None if state != "ended" else before or self.next[stream] - 1
+
+    def check_that_nothing_comes_behind(self, entry):
+        if entry.behind is not None:
+            due = set(range(1, self.ended_behind[entry.behind] + 1))
+            assert due <= self.acknowledged[entry.behind] | self.declared[entry.behind]
+
     @rule()
     def send(self):
         entry = self.outbox.take()
         if entry is None:
             return
+        self.check_that_nothing_comes_behind(entry)
         self.in_flight.append(entry)
         if entry.number is not None:
             taken = self.first_taken[entry.number.stream]
@@ -338,6 +425,7 @@ class OutboxMachine(RuleBasedStateMachine):
     def teardown(self):
         self.lose_connection()
         while (entry := self.outbox.take()) is not None:
+            self.check_that_nothing_comes_behind(entry)
             self.outbox.acknowledge(entry)
             if entry.number is not None:
                 self.acknowledged[entry.number.stream].add(entry.number.seq)

@@ -117,6 +117,17 @@ def test_a_camera_that_goes_away_makes_nobody_leave(stage):
     assert stage.kept.of(OccupancyMessage)[-1].zones == {"yard": {}}
 
 
+def test_nobody_is_followed_in_a_file_that_was_read_to_its_end(stage):
+    stage.status(StreamState.UP)
+    stage.give(*parked(1, 8))
+    stage.status(StreamState.ENDED)
+
+    assert stage.told() == [("appear", "yard", None), ("vanish", "yard", "stopped")]
+    assert (stage.kept.of(OccupancyMessage)[-1].state, stage.kept.of(OccupancyMessage)[-1].objects) == ("stopped", {})
+    stage.following.stop()
+    assert len(stage.told()) == 2, "nothing happens behind the end"
+
+
 def test_frames_that_were_on_their_way_when_the_camera_went_bring_nobody_back(stage):
     stage.give(*parked(1, 8))
     stage.status(StreamState.DOWN)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from edge.cli.border import tell
 from edge.cli.fleet_rows import printable
 from edge.cli.output import echo_json
+from edge.cli.run_command import tell
 
 if TYPE_CHECKING:
     from edge.delivery.outcome import Outcome

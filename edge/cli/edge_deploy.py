@@ -6,8 +6,8 @@ from typing import NoReturn
 
 import click
 
-from edge.cli.border import run_command
 from edge.cli.lazy import LazyCommand, LazyGroup, verbosity_option
+from edge.cli.run_command import run_command
 from edge.version import __version__
 
 __all__ = ["edge_deploy", "main"]

@@ -16,7 +16,7 @@ def main() -> NoReturn:
     arguments = sys.argv[1:]
     if arguments and arguments[0] in COMMANDS:
         sys.exit(run_light(arguments[0], arguments[1:]))
-    from edge.cli.border import run_command
+    from edge.cli.run_command import run_command
     from edge.cli.runtime_commands import edge_runtime
 
     run_command(edge_runtime, is_service=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge.cli.border import tell
 from edge.cli.paths import READ
+from edge.cli.run_command import tell
 
 if TYPE_CHECKING:
     from edge.config.targets import Inventory, Target

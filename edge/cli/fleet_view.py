@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.border import tell
 from edge.cli.fleet_rows import Row, Rows, printable, size_text
 from edge.cli.output import stderr_console
+from edge.cli.run_command import tell
 from edge.delivery.event import END, NOTE, UPLOAD, Event
 
 if TYPE_CHECKING:

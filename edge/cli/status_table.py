@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.border import tell
 from edge.cli.fleet_rows import printable
+from edge.cli.run_command import tell
 
 if TYPE_CHECKING:
     from edge.delivery.outcome import Outcome

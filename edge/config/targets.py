@@ -11,8 +11,8 @@ from typing import Annotated
 
 import msgspec
 
-from edge.config.amount import AMOUNT_PATTERN, Amount
 from edge.config.convert import convert
+from edge.config.count_or_share import SHARE_PATTERN, CountOrShare
 from edge.config.schema import Host, Port, TopicLevel
 from edge.config.toml import read_toml
 from edge.config.trusted import configuration, is_trusted, trust
@@ -31,14 +31,14 @@ __all__ = [
 ]
 
 ALL = "all"
-DEFAULT_STEPS = (Amount.parse("10%"), Amount.parse("100%"))
-DEFAULT_MAX_FAILED = Amount.parse("5%")
+DEFAULT_STEPS = (CountOrShare.parse("10%"), CountOrShare.parse("100%"))
+DEFAULT_MAX_FAILED = CountOrShare.parse("5%")
 DEFAULT_MAX_PARALLEL = 16
 _REFERENCE = "docs/targets.md"
 
 User = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}(?!\n)$")]
 Compatible = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}(?!\n)$")]
-Part = Annotated[int, msgspec.Meta(ge=0, le=10_000)] | Annotated[str, msgspec.Meta(pattern=AMOUNT_PATTERN)]
+Part = Annotated[int, msgspec.Meta(ge=0, le=10_000)] | Annotated[str, msgspec.Meta(pattern=SHARE_PATTERN)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +66,8 @@ class Wave:
     """
 
     canary: tuple[str, ...] | None = None
-    steps: tuple[Amount, ...] = DEFAULT_STEPS
-    max_failed: Amount = DEFAULT_MAX_FAILED
+    steps: tuple[CountOrShare, ...] = DEFAULT_STEPS
+    max_failed: CountOrShare = DEFAULT_MAX_FAILED
     soak_s: float = 0.0
 
 
@@ -203,8 +203,8 @@ def _target(target: _Target, defaults: _Defaults, document: Document[ConfigError
 def _wave(wave: _Wave) -> Wave:
     return Wave(
         canary=None if wave.canary is None else tuple(wave.canary),
-        steps=tuple(Amount.parse(step) for step in wave.steps),
-        max_failed=Amount.parse(wave.max_failed),
+        steps=tuple(CountOrShare.parse(step) for step in wave.steps),
+        max_failed=CountOrShare.parse(wave.max_failed),
         soak_s=wave.soak_s,
     )
 
@@ -228,7 +228,7 @@ def _wave_problems(file: _File) -> Iterator[tuple[Location, str]]:
     for name in file.wave.canary or ():
         if name not in names:
             yield ("wave", "canary"), f"no target has the name {name!r}; name one of this file, or none: []"
-    steps = [Amount.parse(step) for step in file.wave.steps]
+    steps = [CountOrShare.parse(step) for step in file.wave.steps]
     if str(steps[-1]) != "100%":
         yield ("wave", "steps"), f"the last step is {steps[-1]}, expected '100%', so that nobody is forgotten; add it"
     for kind in (True, False):

@@ -21,7 +21,7 @@ from edge.demo.calibrated import DemoCalibration, calibrate_demo
 from edge.demo.cameras import SyntheticCamera, render_camera, sample_step
 from edge.demo.score import Score
 from edge.demo.street.scene import Scene
-from edge.demo.witness import Witness
+from edge.demo.subscriber import DemoSubscriber
 from edge.errors import ConfigError
 from edge.runtime.pipeline.report import RunReport
 from edge.runtime.serve.parts import build_parts
@@ -116,7 +116,7 @@ def run_demo(options: DemoOptions, stop: threading.Event, hooks: DemoHooks) -> D
         else:
             mqtt = options.broker
         hooks.on_stage("starting an independent subscriber (edge-deploy listen)")
-        witness = stack.enter_context(Witness(mqtt, {camera.name: camera for camera in cameras}))
+        subscriber = stack.enter_context(DemoSubscriber(mqtt, {camera.name: camera for camera in cameras}))
         pipeline = load_pipeline(_write_pipeline(folder, cameras, mqtt, _model_config(calibration)))
         parts = build_parts(pipeline)
         hooks.on_stage(
@@ -124,15 +124,15 @@ def run_demo(options: DemoOptions, stop: threading.Event, hooks: DemoHooks) -> D
             f"for {options.duration_s:g} s"
         )
         report = Service(parts).run(stop, duration_s=options.duration_s, on_tick=hooks.on_tick)
-        witness.wait_for(report.inferred, timeout_s=_ARRIVAL_TIMEOUT_S)
+        subscriber.wait_for(report.inferred, timeout_s=_ARRIVAL_TIMEOUT_S)
     return DemoReport(
         run=report,
         calibration=calibration,
-        scores={camera.name: witness.score_of(camera.name) for camera in cameras},
+        scores={camera.name: subscriber.score_of(camera.name) for camera in cameras},
         sent=report.inferred,
-        received=witness.received,
-        duplicates=witness.duplicates,
-        problems=find_problems(report, witness.received),
+        received=subscriber.received,
+        duplicates=subscriber.duplicates,
+        problems=find_problems(report, subscriber.received),
     )
 
 

@@ -7,9 +7,9 @@ Signal and noise are summed over all images, in float64:
 where x is a tensor of the float model and x_int8 the same tensor of the INT8 model, everything in front of it in INT8
 as well. A layer also makes more or less of the noise that comes in, in float just so; SQNR of output and input cannot
 tell that from the noise that its own rounding adds. So that is measured apart, against the layer in float on the very
-input that the INT8 model has for it (its twin):
+input that the INT8 model has for it (its copy in float):
 
-    added = sum (x_twin - x_int8)^2 / sum x_twin^2
+    added = sum (x_copy - x_int8)^2 / sum x_copy^2
 
 A layer pays where that is at most MOST_ADDED_NOISE and it is faster in INT8 by more than the noise of the clock.
 """
@@ -67,7 +67,7 @@ class Quantization:
 class Layer:
     """A weighted node: `input_` is the activation that it reads, `quantization` how; None where it reads float.
 
-    `twin` is what the INT8 model calls the output of the same node in float; None where the node itself is.
+    `float_copy` is what the INT8 model calls the output of the same node in float; None where the node itself is.
     """
 
     name: str
@@ -76,11 +76,11 @@ class Layer:
     output: str
     macs: int
     quantization: Quantization | None
-    twin: str | None
+    float_copy: str | None
 
     def __post_init__(self) -> None:
-        if (self.quantization is None) != (self.twin is None):
-            raise ValueError(f"{self.name}: a layer in INT8 has a range and a twin in float, one in float neither")
+        if (self.quantization is None) != (self.float_copy is None):
+            raise ValueError(f"{self.name}: a layer in INT8 has a range and a copy in float, one in float neither")
 
     @property
     def is_int8(self) -> bool:
@@ -214,14 +214,14 @@ class LayerErrors:
         return 10 * math.log10(ratio) if ratio else -math.inf
 
     def result(self, layer: Layer, *, all_macs: int, times: LayerTimes | None) -> LayerError:
-        """Return what INT8 does to `layer`, whose input, output and twin were counted."""
+        """Return what INT8 does to `layer`, whose input, output and copy in float were counted."""
         read = self._sums[layer.input_]
         is_int8 = layer.is_int8
         return LayerError(
             layer=layer,
             sqnr_db=self.sqnr_db(layer.output),
             input_sqnr_db=self.sqnr_db(layer.input_),
-            own_sqnr_db=None if layer.twin is None else self.sqnr_db(layer.twin),
+            own_sqnr_db=None if layer.float_copy is None else self.sqnr_db(layer.float_copy),
             clipped_share=read.clipped / max(1, read.values) if is_int8 else None,
             dead_share=read.dead / max(1, read.above_zero) if is_int8 else None,
             mac_share=layer.macs / max(1, all_macs),

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from edge.model.draft import resolve
+from edge.model.editor import resolve
 from edge.model.graph import Graph, Node
 from edge.types import ImageSize, ModelSpec
 

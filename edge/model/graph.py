@@ -1,7 +1,7 @@
 """The inside of an ONNX file, in our own words.
 
 `load_graph` reads and checks a file. `Graph` is a read-only view: nodes, who makes and who reads a tensor, constants as
-numpy, shapes where they are known. Inferring shapes and rewriting is in `edge.model.draft`.
+numpy, shapes where they are known. Inferring shapes and rewriting is in `edge.model.editor`.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Graph:
         return tensor in self._varying
 
     def shape(self, tensor: str) -> tuple[int, ...] | None:
-        """Return the shape of a tensor, where it is known in full (see `edge.model.draft.resolve`)."""
+        """Return the shape of a tensor, where it is known in full (see `edge.model.editor.resolve`)."""
         stored = self.initializer_shape(tensor)
         return self._shapes.get(tensor) if stored is None else stored
 

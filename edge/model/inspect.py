@@ -12,14 +12,14 @@ from pathlib import Path
 
 from edge.errors import ModelError
 from edge.model.coco import COCO_LABELS
-from edge.model.draft import resolve
+from edge.model.editor import resolve
 from edge.model.families import LAYOUTS, Match, NotThisFamily, Output, match_family
 from edge.model.file import ModelFile, read_model_file
 from edge.model.graph import Graph, TensorInfo
 from edge.model.memory import check_working_memory
 from edge.model.metadata import ExportMetadata, read_metadata
+from edge.model.other_kinds import likely_kind
 from edge.model.picture import picture_input, picture_size
-from edge.model.suspects import name_suspect
 from edge.model.trace import Tracer
 from edge.types import ColourOrder, HeadFamily, ImageSize, ModelSpec, PadPosition, Preprocess
 
@@ -177,10 +177,10 @@ def _require_static(graph: Graph, path: Path) -> None:
 
 
 def _refusal(path: Path, graph: Graph, reason: str) -> ModelError:
-    suspect = name_suspect(graph)
+    likely = likely_kind(graph)
     inputs = ", ".join(str(info) for info in graph.inputs) or "none"
     outputs = ", ".join(str(info) for info in graph.outputs)
-    guess = "" if suspect is None else f", {suspect}"
+    guess = "" if likely is None else f", {likely}"
     return ModelError(
         f"{path}: not a detector that can be decoded{guess}: {reason}. Inputs: {inputs}. Outputs: {outputs}. "
         f"Known: {'; '.join(LAYOUTS.values())}",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from edge.errors import ModelError
 from edge.model.cost import resolved_for_one
-from edge.model.draft import Draft
+from edge.model.editor import ModelEditor
 from edge.model.graph import Graph, Node, load_graph
 from edge.model.node import POINTWISE
 from edge.types import ModelSpec
@@ -63,18 +63,18 @@ def rebatch(model: Path | Graph, spec: ModelSpec) -> Rebatched:
         found = "dynamic already" if spec.batch is None else f"fixed to {spec.batch}, expected 1"
         return Rebatched(model=None, reason=f"the batch is {found}")
     graph = resolved_for_one(load_graph(model) if isinstance(model, Path) else model, spec)
-    draft = Draft(graph)
+    editor = ModelEditor(graph)
     try:
         for position, node in enumerate(graph.nodes):
-            _rewrite(draft, graph, position, node)
-        _declare(draft, graph, spec)
-        draft.sweep()
-        draft.graph()
+            _rewrite(editor, graph, position, node)
+        _declare(editor, graph, spec)
+        editor.sweep()
+        editor.graph()
     except _Unsafe as reason:
         return Rebatched(model=None, reason=str(reason))
     except ModelError as error:
         return Rebatched(model=None, reason=error.problem)
-    return Rebatched(model=draft.to_bytes(), reason="every tensor keeps the batch on its first axis")
+    return Rebatched(model=editor.to_bytes(), reason="every tensor keeps the batch on its first axis")
 
 
 def largest_difference(
@@ -99,29 +99,29 @@ def largest_difference(
     return float(np.abs(singles.astype(np.float64) - together.astype(np.float64)).max())
 
 
-def _declare(draft: Draft, graph: Graph, spec: ModelSpec) -> None:
+def _declare(editor: ModelEditor, graph: Graph, spec: ModelSpec) -> None:
     size = spec.preprocess.size
-    draft.set_input_shape(spec.input_name, (BATCH_NAME, 3, size.height, size.width))
+    editor.set_input_shape(spec.input_name, (BATCH_NAME, 3, size.height, size.width))
     for info in graph.outputs:
         rows, *others = _shape(graph, info.name)
         if rows != 1:
             raise _Unsafe(f"output {info.name}: its first axis has {rows} entries for one image")
-        draft.set_output_shape(info.name, (BATCH_NAME, *others))
+        editor.set_output_shape(info.name, (BATCH_NAME, *others))
 
 
-def _rewrite(draft: Draft, graph: Graph, position: int, node: Node) -> None:
+def _rewrite(editor: ModelEditor, graph: Graph, position: int, node: Node) -> None:
     """Show that one node keeps images apart, changing its constants where they fix the batch."""
     if not any(graph.is_varying(name) for name in node.inputs if name) or node.op_type == "Shape":
         return
-    _freeze_constants(draft, graph, position, node)
+    _freeze_constants(editor, graph, position, node)
     _require_equal_first_axes(graph, node)
     if node.op_type in ("Reshape", "Resize"):
-        (_rewrite_reshape if node.op_type == "Reshape" else _rewrite_resize)(draft, graph, position, node)
+        (_rewrite_reshape if node.op_type == "Reshape" else _rewrite_resize)(editor, graph, position, node)
     elif not _keeps_images_apart(graph, node):
         raise _Unsafe(f"{_called(node)}: it is not known to keep images apart")
 
 
-def _freeze_constants(draft: Draft, graph: Graph, position: int, node: Node) -> None:
+def _freeze_constants(editor: ModelEditor, graph: Graph, position: int, node: Node) -> None:
     """Make operands that are computed from shapes stored ones, so that none of them follows the batch.
 
     Others are left alone: dequantized weights have to stay int8.
@@ -133,7 +133,7 @@ def _freeze_constants(draft: Draft, graph: Graph, position: int, node: Node) -> 
                 raise _Unsafe(
                     f"{_called(node)}: its operand {name} is computed from shapes in a way that cannot be folded"
                 )
-            draft.set_constant_input(position, index, value)
+            editor.set_constant_input(position, index, value)
 
 
 def _require_equal_first_axes(graph: Graph, node: Node) -> None:
@@ -213,15 +213,15 @@ def _axes(graph: Graph, node: Node) -> list[int]:
     return [axis % rank for axis in named]
 
 
-def _rewrite_reshape(draft: Draft, graph: Graph, position: int, node: Node) -> None:
+def _rewrite_reshape(editor: ModelEditor, graph: Graph, position: int, node: Node) -> None:
     """Let the first dimension follow the batch; the others are written out."""
     shape = _shape(graph, node.outputs[0])
     if graph.is_varying(node.inputs[1]):
         raise _Unsafe(f"{_called(node)}: its shape depends on the pixels")
-    draft.set_constant_input(position, 1, np.array([-1, *shape[1:]], np.int64))
+    editor.set_constant_input(position, 1, np.array([-1, *shape[1:]], np.int64))
 
 
-def _rewrite_resize(draft: Draft, graph: Graph, position: int, node: Node) -> None:
+def _rewrite_resize(editor: ModelEditor, graph: Graph, position: int, node: Node) -> None:
     """Replace a size that fixes the batch by whole factors; factors leave the batch alone."""
     if "axes" in node.attributes or not node.input(3):
         return
@@ -229,8 +229,8 @@ def _rewrite_resize(draft: Draft, graph: Graph, position: int, node: Node) -> No
     if any(new % old for old, new in zip(before, after, strict=True)):
         raise _Unsafe(f"{_called(node)}: from {before} to {after} is not a whole factor")
     factors = np.array([new // old for old, new in zip(before, after, strict=True)], np.float32)
-    draft.set_constant_input(position, 2, factors)
-    draft.clear_input(position, 3)
+    editor.set_constant_input(position, 2, factors)
+    editor.clear_input(position, 3)
 
 
 def _shape(graph: Graph, name: str) -> tuple[int, ...]:

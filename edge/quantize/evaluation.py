@@ -18,9 +18,9 @@ from edge.evaluate.truth import GroundTruth
 from edge.media.stills import list_images
 from edge.model.file import read_model_file
 from edge.model.inspect import ModelOverrides, inspect_file
-from edge.quantize.arithmetic import Arithmetic, choose_arithmetic
 from edge.quantize.detections import coco_detector, detect_all
 from edge.quantize.forms import Forms
+from edge.quantize.precision import ComputedPrecision, choose_precision
 from edge.types import Detections, ModelSpec, Precision
 
 __all__ = ["Evaluation", "EvaluationOptions", "evaluate_model"]
@@ -111,9 +111,9 @@ def evaluate_model(
     spec = inspect_file(file, overrides=options.overrides)
     paths = _images_by_stem(options.images)
     labels = open_labels(options.labels, spec.labels)
-    arithmetic = choose_arithmetic(spec, precision=options.precision, table=options.table, graph=file.graph)
-    forms = Forms(spec, arithmetic.table, file=file)
-    request = BuildRequest(precision=arithmetic.precision, max_batch=_BATCH, options=kind.options_type())
+    computed = choose_precision(spec, precision=options.precision, table=options.table, graph=file.graph)
+    forms = Forms(spec, computed.table, file=file)
+    request = BuildRequest(precision=computed.precision, max_batch=_BATCH, options=kind.options_type())
     engine, started = build_and_load(kind, forms, request), time.monotonic()
     accumulator = Accumulator()
     kept: dict[str, tuple[Detections, GroundTruth]] = {}
@@ -129,8 +129,8 @@ def evaluate_model(
         engine.close()
     return Evaluation(
         spec=spec,
-        precision=arithmetic.precision,
-        int8_mac_share=_int8_mac_share(forms, arithmetic),
+        precision=computed.precision,
+        int8_mac_share=_int8_mac_share(forms, computed),
         table=options.table,
         engine=engine.name,
         accuracy=accumulator.result(),
@@ -141,9 +141,9 @@ def evaluate_model(
     )
 
 
-def _int8_mac_share(forms: Forms, arithmetic: Arithmetic) -> float | None:
+def _int8_mac_share(forms: Forms, computed: ComputedPrecision) -> float | None:
     """Return how much of the model is in INT8 by its pairs or its table; whatever form the engine has asked for."""
-    return forms.mac_share_int8 if arithmetic.precision is Precision.INT8 else None
+    return forms.mac_share_int8 if computed.precision is Precision.INT8 else None
 
 
 def _images_by_stem(folder: Path) -> list[Path]:

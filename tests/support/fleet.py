@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from edge.config.amount import Amount
+from edge.config.count_or_share import CountOrShare
 from edge.config.targets import Target, Wave
 from edge.delivery.event import Event
 from edge.deploy.fleet.inbox import Inbox
@@ -13,7 +13,7 @@ from edge.deploy.fleet.journal import Journal
 from edge.deploy.fleet.push_one import PushOne
 from edge.deploy.fleet.rollout import FleetResult, Order, run_fleet
 
-AT_ONCE = Wave(canary=(), steps=(Amount.parse("100%"),), max_failed=Amount.parse("100%"))
+AT_ONCE = Wave(canary=(), steps=(CountOrShare.parse("100%"),), max_failed=CountOrShare.parse("100%"))
 
 
 def targets(count: int) -> list[Target]:
@@ -30,7 +30,10 @@ def wave(
 ) -> Wave:
     """Return an order of a rollout, as it is written in an inventory."""
     return Wave(
-        canary=canary, steps=tuple(map(Amount.parse, steps)), max_failed=Amount.parse(max_failed), soak_s=soak_s
+        canary=canary,
+        steps=tuple(map(CountOrShare.parse, steps)),
+        max_failed=CountOrShare.parse(max_failed),
+        soak_s=soak_s,
     )
 
 

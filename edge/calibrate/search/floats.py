@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from edge.calibrate.search.bench import Bench
 from edge.calibrate.search.choice import Choice, Layer, worth
+from edge.calibrate.search.measurements import Measurements
 
 __all__ = ["filled_up", "with_better_floats"]
 
@@ -18,24 +18,24 @@ _NEIGHBOURS = 4  # layers that are tried together first
 _MOST_TRIALS = 24  # layers that are tried alone; a model of no more of them needs no neighbourhoods
 
 
-def with_better_floats(bench: Bench, now: Choice) -> Choice:
+def with_better_floats(measurements: Measurements, now: Choice) -> Choice:
     """Return `now` with more layers in float, or as it is."""
-    layers = _promising(bench, now, bench.int8_layers(now))
-    before, *alone = bench.explored([now, *(now.with_floats([layer], "") for layer in layers)])
-    bench.gains = {
+    layers = _promising(measurements, now, measurements.int8_layers(now))
+    before, *alone = measurements.explored([now, *(now.with_floats([layer], "") for layer in layers)])
+    measurements.gains = {
         layer: tried.gain_over(before)
         for layer, tried in zip(layers, alone, strict=True)
         if tried.is_surely_better_than(before)
     }
-    return bench.better(now, [*_grown(bench, now, worth), *_grown(bench, now, _gain)])
+    return measurements.better(now, [*_grown(measurements, now, worth), *_grown(measurements, now, _gain)])
 
 
-def _promising(bench: Bench, now: Choice, layers: Sequence[Layer]) -> list[Layer]:
+def _promising(measurements: Measurements, now: Choice, layers: Sequence[Layer]) -> list[Layer]:
     """Return the layers whose neighbourhoods gain most in float: half of them for the work, half whatever it costs."""
     if len(layers) <= _MOST_TRIALS:
         return list(layers)
     parts = [layers[first : first + _NEIGHBOURS] for first in range(0, len(layers), _NEIGHBOURS)]
-    before, *tried = bench.glanced([now, *(now.with_floats(part, "") for part in parts)])
+    before, *tried = measurements.glanced([now, *(now.with_floats(part, "") for part in parts)])
     gains = [one.gain_over(before) for one in tried]
     worths = [worth(gain, *part) for gain, part in zip(gains, parts, strict=True)]
     half = _MOST_TRIALS // _NEIGHBOURS // 2
@@ -43,20 +43,20 @@ def _promising(bench: Bench, now: Choice, layers: Sequence[Layer]) -> list[Layer
     return [layer for i in sorted(chosen) for layer in parts[i]]
 
 
-def filled_up(bench: Bench, now: Choice) -> Choice:
+def filled_up(measurements: Measurements, now: Choice) -> Choice:
     """Return `now` with as many useful layers in float as the limits allow, by what they gained alone."""
-    for layer in sorted(bench.gains, key=lambda layer: -worth(bench.gains[layer], layer)):
-        larger = now.with_floats([layer], f"{bench.gains[layer]:.1%} less error, needed for the promise")
-        now = larger if bench.is_allowed(larger) else now
+    for layer in sorted(measurements.gains, key=lambda layer: -worth(measurements.gains[layer], layer)):
+        larger = now.with_floats([layer], f"{measurements.gains[layer]:.1%} less error, needed for the promise")
+        now = larger if measurements.is_allowed(larger) else now
     return now
 
 
-def _grown(bench: Bench, now: Choice, rank: Callable[[float, Layer], float]) -> Iterator[Choice]:
+def _grown(measurements: Measurements, now: Choice, rank: Callable[[float, Layer], float]) -> Iterator[Choice]:
     """Yield `now` with one, two, three more layers in float, the best ones first, what is not allowed left out."""
     size = 0
-    for layer in sorted(bench.gains, key=lambda layer: -rank(bench.gains[layer], layer)):
-        larger = now.with_floats([layer], f"{bench.gains[layer]:.1%} less error")
-        if size < _SIZES[-1] and bench.is_allowed(larger):
+    for layer in sorted(measurements.gains, key=lambda layer: -rank(measurements.gains[layer], layer)):
+        larger = now.with_floats([layer], f"{measurements.gains[layer]:.1%} less error")
+        if size < _SIZES[-1] and measurements.is_allowed(larger):
             now, size = larger, size + 1
             if size in _SIZES:
                 yield now

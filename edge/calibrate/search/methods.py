@@ -5,58 +5,60 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from edge.calibrate.search.bench import Bench
 from edge.calibrate.search.choice import Choice, Layer, worth
+from edge.calibrate.search.measurements import Measurements
 
 __all__ = ["best_group", "best_method"]
 
 _FINALISTS = 3
 
 
-def best_method(bench: Bench, now: Choice) -> Choice:
+def best_method(measurements: Measurements, now: Choice) -> Choice:
     """Return the best choice that has one method for all tensors, with the float layers of `now`."""
-    return _cheapest(bench, list(_with_each_method(bench, now)))
+    return _cheapest(measurements, list(_with_each_method(measurements, now)))
 
 
-def best_group(bench: Bench, now: Choice) -> Choice:
+def best_group(measurements: Measurements, now: Choice) -> Choice:
     """Return the best choice of a method for all tensors and a group of layers in float, if better than `now`."""
     groups = {
-        "one of the last layers": _last_layers(bench, now),
-        "depthwise": [layer for layer in bench.layers if layer.is_depthwise],
+        "one of the last layers": _last_layers(measurements, now),
+        "depthwise": [layer for layer in measurements.layers if layer.is_depthwise],
     }
     choices = [now]
     for name in groups:
         choices += [choice.with_floats(groups[name], name) for choice in tuple(choices)]
-    allowed = [choice for choice in choices if bench.is_allowed(choice)] or [now]
-    return _cheapest(bench, [now, *(one for choice in allowed for one in _with_each_method(bench, choice))])
+    allowed = [choice for choice in choices if measurements.is_allowed(choice)] or [now]
+    return _cheapest(
+        measurements, [now, *(one for choice in allowed for one in _with_each_method(measurements, choice))]
+    )
 
 
-def _last_layers(bench: Bench, now: Choice) -> list[Layer]:
+def _last_layers(measurements: Measurements, now: Choice) -> list[Layer]:
     """Return the last layers; of more than are allowed those that gain most for their work alone, as many as may be."""
-    last = [layer for layer in bench.layers if layer.is_last]
-    if bench.is_allowed(now.with_floats(last, "")):
+    last = [layer for layer in measurements.layers if layer.is_last]
+    if measurements.is_allowed(now.with_floats(last, "")):
         return last
-    before, *alone = bench.explored([now, *(now.with_floats([layer], "") for layer in last)])
+    before, *alone = measurements.explored([now, *(now.with_floats([layer], "") for layer in last)])
     gains = {layer: tried.gain_over(before) for layer, tried in zip(last, alone, strict=True)}
     chosen: list[Layer] = []
     for layer in sorted(last, key=lambda one: -worth(gains[one], one)):
-        if gains[layer] > 0 and bench.is_allowed(now.with_floats([*chosen, layer], "")):
+        if gains[layer] > 0 and measurements.is_allowed(now.with_floats([*chosen, layer], "")):
             chosen.append(layer)
     return chosen
 
 
-def _cheapest(bench: Bench, choices: Sequence[Choice]) -> Choice:
+def _cheapest(measurements: Measurements, choices: Sequence[Choice]) -> Choice:
     """Return the one that costs least on all images: so few choices, and so different ones, find nothing by chance."""
-    tried = sorted(bench.explored(choices), key=lambda one: one.cost)
+    tried = sorted(measurements.explored(choices), key=lambda one: one.cost)
     finalists = [one.choice for one in tried[:_FINALISTS]]
     in_order = [choice for choice in choices if choice in finalists]  # of equally good ones the first
-    return min(bench.measured(in_order), key=lambda one: one.cost).choice
+    return min(measurements.measured(in_order), key=lambda one: one.cost).choice
 
 
-def _with_each_method(bench: Bench, choice: Choice) -> Iterator[Choice]:
-    for method in _methods(bench):
-        yield replace(choice, methods=dict.fromkeys(bench.ranges, method))
+def _with_each_method(measurements: Measurements, choice: Choice) -> Iterator[Choice]:
+    for method in _methods(measurements):
+        yield replace(choice, methods=dict.fromkeys(measurements.ranges, method))
 
 
-def _methods(bench: Bench) -> Sequence[str]:
-    return tuple(next(iter(bench.ranges.values())))
+def _methods(measurements: Measurements) -> Sequence[str]:
+    return tuple(next(iter(measurements.ranges.values())))

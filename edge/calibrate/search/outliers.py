@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edge.calibrate.search.bench import Bench
 from edge.calibrate.search.choice import Choice, Layer
+from edge.calibrate.search.measurements import Measurements
 
 __all__ = ["without_outliers"]
 
@@ -14,26 +14,26 @@ _LARGE = 0.2  # of the error now: far more than chance does
 _MOST = 4  # outliers; a model with more of them is not mended layer by layer
 
 
-def without_outliers(bench: Bench, now: Choice) -> Choice:
+def without_outliers(measurements: Measurements, now: Choice) -> Choice:
     """Return `now` with the outliers in float, as far as the limits allow."""
     for _ in range(_MOST):
-        layer = _worst(bench, now, bench.int8_layers(now), _PARTS)
+        layer = _worst(measurements, now, measurements.int8_layers(now), _PARTS)
         if layer is None:
             return now
         mended = now.with_floats([layer], "carries a large part of the error alone")
-        before, after = bench.explored([now, mended])
-        if not bench.is_allowed(mended) or after.gain_over(before) <= _LARGE:
+        before, after = measurements.explored([now, mended])
+        if not measurements.is_allowed(mended) or after.gain_over(before) <= _LARGE:
             return now
         now = mended
     return now
 
 
-def _worst(bench: Bench, now: Choice, layers: Sequence[Layer], parts: int) -> Layer | None:
+def _worst(measurements: Measurements, now: Choice, layers: Sequence[Layer], parts: int) -> Layer | None:
     """Return the layer that is found by always taking the part whose return to float helps most."""
     while len(layers) > 1:
         size = -(-len(layers) // parts)
         groups = [layers[first : first + size] for first in range(0, len(layers), size)]
-        before, *tried = bench.glanced([now, *(now.with_floats(group, "") for group in groups)])
+        before, *tried = measurements.glanced([now, *(now.with_floats(group, "") for group in groups)])
         index = min(range(len(groups)), key=lambda i: tried[i].error)
         if tried[index].gain_over(before) <= _LARGE:
             return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from edge.calibrate.search.bench import Bench
 from edge.calibrate.search.choice import Choice
+from edge.calibrate.search.measurements import Measurements
 
 __all__ = ["with_better_ranges"]
 
@@ -15,10 +15,12 @@ _MOST_TRIALS = 12  # those closest to the range of now: what is far off seldom h
 _SIZES = (1, 2, 3, 4, 6, 8, 12)
 
 
-def with_better_ranges(bench: Bench, now: Choice) -> Choice:
+def with_better_ranges(measurements: Measurements, now: Choice) -> Choice:
     """Return `now` with other methods for some tensors, or as it is."""
-    pairs = sorted(_alternatives(bench, now), key=lambda pair: _distance(bench, now, *pair))[:_MOST_TRIALS]
-    before, *tried = bench.explored([now, *(now.with_method(tensor, method) for tensor, method in pairs)])
+    pairs = sorted(_alternatives(measurements, now), key=lambda pair: _distance(measurements, now, *pair))[
+        :_MOST_TRIALS
+    ]
+    before, *tried = measurements.explored([now, *(now.with_method(tensor, method) for tensor, method in pairs)])
     gains: dict[str, tuple[float, str]] = {}
     for (tensor, method), one in zip(pairs, tried, strict=True):
         if one.is_surely_better_than(before):
@@ -27,12 +29,12 @@ def with_better_ranges(bench: Bench, now: Choice) -> Choice:
     for _, tensor, method in sorted(((gain, tensor, method) for tensor, (gain, method) in gains.items()), reverse=True):
         choice = choice.with_method(tensor, method)
         grown.append(choice)
-    return bench.better(now, [grown[size - 1] for size in _SIZES if size <= len(grown)])
+    return measurements.better(now, [grown[size - 1] for size in _SIZES if size <= len(grown)])
 
 
-def _alternatives(bench: Bench, now: Choice) -> Iterator[tuple[str, str]]:
+def _alternatives(measurements: Measurements, now: Choice) -> Iterator[tuple[str, str]]:
     """Yield tensors and methods whose ranges are really different ones."""
-    for tensor, ranges in bench.ranges.items():
+    for tensor, ranges in measurements.ranges.items():
         seen = [ranges[now.methods[tensor]]]
         for method, amax in ranges.items():
             if amax > 0 and all(abs(math.log(amax / other)) > _CLOSE for other in seen if other > 0):
@@ -40,6 +42,6 @@ def _alternatives(bench: Bench, now: Choice) -> Iterator[tuple[str, str]]:
                 yield tensor, method
 
 
-def _distance(bench: Bench, now: Choice, tensor: str, method: str) -> float:
-    ranges = bench.ranges[tensor]
+def _distance(measurements: Measurements, now: Choice, tensor: str, method: str) -> float:
+    ranges = measurements.ranges[tensor]
     return abs(math.log(ranges[method] / ranges[now.methods[tensor]]))

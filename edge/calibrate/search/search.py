@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from edge.calibrate.search.bench import Bench
 from edge.calibrate.search.choice import Choice, Layer, Limits, Measure, Measured
 from edge.calibrate.search.floats import filled_up, with_better_floats
+from edge.calibrate.search.measurements import Measurements
 from edge.calibrate.search.methods import best_group, best_method
 from edge.calibrate.search.outliers import without_outliers
 from edge.calibrate.search.ranges import with_better_ranges
@@ -21,15 +21,15 @@ class Found:
 
     best: Measured
     steps: Mapping[str, Measured]
-    bench: Bench
-    steady: Bench
+    measurements: Measurements
+    steady: Measurements
 
     def widened(self, limits: Limits) -> Found:
         """Return what comes out when more may stay in float, as far as that seems to help."""
-        for bench in (self.bench, self.steady):
-            bench.widen(limits)
+        for measurements in (self.measurements, self.steady):
+            measurements.widen(limits)
         tried = self.steady.measured([self.best.choice, filled_up(self.steady, self.best.choice)])
-        (better,) = self.bench.measured([min(tried, key=lambda one: one.cost).choice])
+        (better,) = self.measurements.measured([min(tried, key=lambda one: one.cost).choice])
         return replace(self, best=better, steps={**self.steps, f"up to {limits.total:.0%} in float": better})
 
 
@@ -54,18 +54,20 @@ def search(
         floats: layers that stay in float whatever is found, and why.
         limits: how much may stay in float; what `floats` holds counts as well.
     """
-    bench = Bench(ranges, layers, limits or Limits(), measure, images)
-    calm = bench if steady is None else Bench(ranges, layers, limits or Limits(), steady, images)
+    measurements = Measurements(ranges, layers, limits or Limits(), measure, images)
+    calm = measurements if steady is None else Measurements(ranges, layers, limits or Limits(), steady, images)
     now, choices = Choice(methods={}, floats=dict(floats or {})), {}
     for name, step in _STEPS.items():
-        now = choices[name] = _by_both(bench, now, step(calm, now)) if step in _BY_LAYER else step(bench, now)
-    steps = dict(zip(choices, bench.measured(list(choices.values())), strict=True))
-    return Found(best=steps[name], steps=steps, bench=bench, steady=calm)
+        now = choices[name] = (
+            _by_both(measurements, now, step(calm, now)) if step in _BY_LAYER else step(measurements, now)
+        )
+    steps = dict(zip(choices, measurements.measured(list(choices.values())), strict=True))
+    return Found(best=steps[name], steps=steps, measurements=measurements, steady=calm)
 
 
-def _by_both(bench: Bench, now: Choice, then: Choice) -> Choice:
-    """Return `then`, which another measure has found, or `now` if `bench` is sure that it is worse."""
-    before, after = bench.measured([now, then])
+def _by_both(measurements: Measurements, now: Choice, then: Choice) -> Choice:
+    """Return `then`, which another measure has found, or `now` if `measurements` is sure that it is worse."""
+    before, after = measurements.measured([now, then])
     return now if before.is_surely_better_than(after) else then
 
 

@@ -93,8 +93,8 @@ def _deadline_s(device: Device) -> float:
 
 
 def _tell(result: Mapping[str, Any] | None, *, as_json: bool) -> None:
-    from edge.cli.border import tell
     from edge.cli.output import echo_json, echo_pairs
+    from edge.cli.run_command import tell
 
     if result is None:
         tell("nothing was asked for")

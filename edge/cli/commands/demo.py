@@ -189,7 +189,7 @@ def _print_account(result: DemoReport) -> None:
     Console(highlight=False).print(make_table(None, columns, rows))
     total = content["stages_ms"]["total"]
     click.echo(
-        f"\n{_arithmetic_line(result)}\n"
+        f"\n{_precision_line(result)}\n"
         f"latency         p50 {total['p50']:.1f} ms, p95 {total['p95']:.1f} ms (decoder to result)\n"
         f"precision       {result.score.precision:.3f} and recall {result.score.recall:.3f} at IoU 0.5, "
         f"{result.score.labelled} objects of the exact ground truth\n"
@@ -202,7 +202,7 @@ def _print_account(result: DemoReport) -> None:
     click.echo(_NEXT.format(folder=folder))
 
 
-def _arithmetic_line(result: DemoReport) -> str:
+def _precision_line(result: DemoReport) -> str:
     from edge.demo.calibrated import MAX_DROP
 
     name, done = result.run.precision.value.upper(), result.calibration

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.border import tell
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS
 from edge.cli.paths import CAMERA, MODEL, READ, WRITTEN, Command
+from edge.cli.run_command import tell
 
 if TYPE_CHECKING:
     from edge.config.credentials import Credential

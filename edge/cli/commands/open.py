@@ -13,11 +13,11 @@ from pathlib import Path
 
 import click
 
-from edge.cli.border import tell
 from edge.cli.commands.run import stop_on_signals
 from edge.cli.fleet import choose, targets_option
 from edge.cli.lazy import verbosity_option
 from edge.cli.paths import Command
+from edge.cli.run_command import tell
 
 __all__ = ["open_page"]
 

@@ -222,7 +222,7 @@ def _wanted(
 
 def _show(result: FleetResult) -> None:
     """Write the changes, once for all targets that have the same, and what was in the way in full."""
-    from edge.cli.border import tell
+    from edge.cli.run_command import tell
     from edge.untrusted import cleaned
 
     same: dict[tuple[str, ...], list[str]] = {}

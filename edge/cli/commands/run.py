@@ -13,12 +13,12 @@ from types import FrameType
 
 import click
 
-from edge.cli.border import INTERRUPTED, tell
 from edge.cli.json_log import log_json
 from edge.cli.lazy import verbosity_option
 from edge.cli.memory import limit_arenas
 from edge.cli.options import SECONDS
 from edge.cli.paths import FOLDER, PIPELINE, RELEASE, STREAMED, WRITTEN, Command
+from edge.cli.run_command import INTERRUPTED, tell
 from edge.runtime.pipeline.report import RunReport
 
 __all__ = ["report_lines", "run", "stop_on_signals"]

@@ -109,7 +109,7 @@ def _document(listed: tuple[Target, ...], inventory: Inventory, answers: Mapping
 
 
 def _echo_lines(listed: tuple[Target, ...], inventory: Inventory, states: Mapping[str, tuple[str, ...]]) -> None:
-    from edge.cli.border import tell
+    from edge.cli.run_command import tell
 
     rows = [
         (target.name, _address(target), target.compatible or "-", _labels(target), *states.get(target.name, ()))

@@ -39,8 +39,8 @@ from edge.engine.pipeline_model import max_batch_of, open_model
 from edge.engine.section import read_section
 from edge.errors import DeployError
 from edge.evaluate.golden_file import encode_golden
-from edge.quantize.arithmetic import arithmetic_of
 from edge.quantize.forms import Forms
+from edge.quantize.precision import precision_of
 from edge.types import ModelSpec, Precision
 from edge.version import __version__
 
@@ -141,8 +141,8 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
     key = find_key(options.key)
     signer = fingerprint(key)
     file, spec = open_model(pipeline)
-    arithmetic = arithmetic_of(pipeline, spec, file.graph)
-    precision, table = arithmetic.precision, arithmetic.table
+    computed = precision_of(pipeline, spec, file.graph)
+    precision, table = computed.precision, computed.table
     contents = collect_contents(pipeline, needs_table=table is not None)
     with tempfile.TemporaryDirectory(prefix="edge-bundle-") as folder:
         golden = None
@@ -254,7 +254,7 @@ def _manifest(
     created_at = options.created_at.astimezone(timezone.utc).replace(microsecond=0)
     expires_at = None if options.expires_days is None else created_at + timedelta(days=options.expires_days)
     size = spec.preprocess.size
-    draft = Manifest(
+    unnamed = Manifest(
         release="0" * 12,
         pipeline_name=_name(pipeline),
         channel=options.channel,
@@ -279,7 +279,7 @@ def _manifest(
         files=tuple(_file(path, contents) for path in sorted(contents.entries)),
         made_by=f"edge-deploy {__version__}",
     )
-    named = dataclasses.replace(draft, release=release_name(draft))
+    named = dataclasses.replace(unnamed, release=release_name(unnamed))
     if options.sequence is not None or options.downgrade_from is not None:
         return named
     return dataclasses.replace(named, sequence=_next_sequence(options.out, named, int(created_at.timestamp())))

@@ -27,9 +27,9 @@ def device_software(lock: Lock) -> Mapping[str, tuple[Library, ...]]:
     for environment in lock:
         wheels = [one for one in lock.environments[environment] if one.use != "install"]
         needs = tuple(one.name for one in wheels if one.use == "serve")
-        boards = tuple(one.name for one in wheels if one.use == "jetson")
+        jetson_wheels = tuple(one.name for one in wheels if one.use == "jetson")
         libraries = [_library(one) for one in wheels] + [_ours(needs, ours, why)]
-        made[str(environment)] = (*libraries, *([_pycuda(boards)] if boards else []))
+        made[str(environment)] = (*libraries, *([_pycuda(jetson_wheels)] if jetson_wheels else []))
     return made
 
 

@@ -11,11 +11,11 @@ from edge.config.targets import DEFAULT_MAX_PARALLEL, Target, Wave
 from edge.deadline import Deadline
 from edge.delivery.event import Event
 from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, Outcome, last_event
-from edge.deploy.fleet.crew import Crew
 from edge.deploy.fleet.inbox import Finished, Inbox, Interrupt
 from edge.deploy.fleet.journal import Journal
 from edge.deploy.fleet.push_one import PushOne
 from edge.deploy.fleet.waves import Waves, check_limit
+from edge.deploy.fleet.workers import Workers
 from edge.errors import EXIT_CODE_OF, DeployError
 
 __all__ = ["FleetResult", "Order", "Watcher", "run_fleet"]
@@ -102,7 +102,7 @@ class _Driver:
         self, push_one: PushOne, order: Order, watcher: Watcher, inbox: Inbox, journal: Journal | None
     ) -> None:
         self._order, self._watcher, self._inbox, self._journal = order, watcher, inbox, journal
-        self._crew = Crew(push_one, inbox)
+        self._workers = Workers(push_one, inbox)
         self._running: dict[str, Target] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._count = self._begun = 0
@@ -144,7 +144,7 @@ class _Driver:
             while waiting and self._why_not is None and len(self._running) < self._order.max_parallel:
                 target = waiting.popleft()
                 self._running[target.name] = target
-                self._crew.start(target)
+                self._workers.start(target)
             self._take_one(until=self._closing)
 
     def _soak(self, soak_s: float) -> None:
@@ -200,7 +200,7 @@ class _Driver:
             )
         elif self._closing is None:
             self._watcher.say("closing all connections; each device ends or undoes on its own")
-            self._crew.end_at_once()
+            self._workers.end_at_once()
             self._closing = Deadline.after(_CLOSING_S)
 
     def _abandon(self) -> None:

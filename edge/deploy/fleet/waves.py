@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edge.config.amount import Amount
+from edge.config.count_or_share import CountOrShare
 from edge.config.targets import Target, Wave
 from edge.delivery.outcome import Outcome
 from edge.errors import DeployError
@@ -81,7 +81,7 @@ def has_failed(outcome: Outcome) -> bool:
     return not outcome.is_done and outcome.result not in _NO_FAILURES
 
 
-def check_limit(outcomes: Mapping[str, Outcome], *, begun: int, most: Amount) -> None:
+def check_limit(outcomes: Mapping[str, Outcome], *, begun: int, most: CountOrShare) -> None:
     """Hold the failures of the `begun` targets, those of all waves so far, against the limit.
 
     The share is of the whole wave, so that the first failure of many does not look like all of them.

@@ -15,8 +15,8 @@ from edge.config.schema import MqttConfig
 from edge.deploy.new.broker import try_broker, wants_login
 from edge.deploy.new.cameras import Camera, attempt_of, camera_of, logins_of, wanting
 from edge.deploy.new.document import Broker, Content, pipeline_text
-from edge.deploy.new.landing import NewFile, write_all
 from edge.deploy.new.made import Made
+from edge.deploy.new.new_files import NewFile, write_new_files
 from edge.deploy.new.places import Place, clips_of, path_text, places_of, slug
 from edge.deploy.new.secrets import Ask, Secrets
 from edge.deploy.new.side_by_side import Attempt, side_by_side
@@ -207,7 +207,7 @@ def _write(request: Request, content: Content, secrets: Secrets) -> None:
         if camera.look is not None
     ]
     text = NewFile(path=request.out, content=pipeline_text(content).encode(), check=load_pipeline)
-    write_all([*kept, *pictures, text])
+    write_new_files([*kept, *pictures, text])
 
 
 def _make_folder(folder: Path) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from edge.engine.cuda.binding import cuda_errors, import_pycuda
-from edge.engine.cuda.boards import Board, board_of
 from edge.engine.cuda.cutlass import conv_peak
 from edge.engine.cuda.gpu import Gpu
+from edge.engine.cuda.jetson_modules import JetsonModule, jetson_module_of
 from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.memory import DeviceBuffer, Owner
 from edge.engine.cuda.stream import Stream
@@ -42,7 +42,7 @@ def gpu_peaks(board: str | None) -> Iterator[Peak]:
     gpu = Gpu()
     try:
         with gpu.current(), Owner() as owner:
-            known = board_of(board, gpu.memory_bytes)
+            known = jetson_module_of(board, gpu.memory_bytes)
             kernels, stream = owner.keep(Kernels(gpu)), owner.keep(Stream())
             yield _int8(gpu, kernels, stream, owner, known)
             yield _copy(kernels, stream, owner, known)
@@ -51,7 +51,7 @@ def gpu_peaks(board: str | None) -> Iterator[Peak]:
         gpu.close()
 
 
-def _int8(gpu: Gpu, kernels: Kernels, stream: Stream, owner: Owner, board: Board | None) -> Peak:
+def _int8(gpu: Gpu, kernels: Kernels, stream: Stream, owner: Owner, module: JetsonModule | None) -> Peak:
     if gpu.compute_capability < _TENSOR_CORES_SINCE:
         major, minor = gpu.compute_capability
         why = f"not measured: mma.m16n8k32 begins with compute capability 8.0, this is {major}.{minor}"
@@ -75,11 +75,11 @@ def _int8(gpu: Gpu, kernels: Kernels, stream: Stream, owner: Owner, board: Board
         unit="TOPS",
         value=round(operations / elapsed_s / 1e12, 3),
         detail=f"{gpu.name}: mma m16n8k32, int8 to int32, dense, from registers, {elapsed_s * 1e3:.0f} ms",
-        ceiling=None if board is None else board.int8_tops,
+        ceiling=None if module is None else module.int8_tops,
     )
 
 
-def _copy(kernels: Kernels, stream: Stream, owner: Owner, board: Board | None) -> Peak:
+def _copy(kernels: Kernels, stream: Stream, owner: Owner, module: JetsonModule | None) -> Peak:
     cuda = import_pycuda()
     free, _ = cuda.mem_get_info()
     size = min(_COPY_BYTES, free // _FREE_SHARE) // _VECTOR_BYTES * _VECTOR_BYTES
@@ -100,7 +100,7 @@ def _copy(kernels: Kernels, stream: Stream, owner: Owner, board: Board | None) -
         unit="GB/s",
         value=round(2 * size * times / elapsed_s / 1e9, 2),
         detail=f"read and written, {size >> 20} MiB by a kernel, {times} times",
-        ceiling=None if board is None else board.memory_gb_s,
+        ceiling=None if module is None else module.memory_gb_s,
     )
 
 

@@ -11,7 +11,7 @@ from edge.model.account.flow import Flow, is_moving_layer
 from edge.model.account.fusion import Fused, fused_layers, is_pointwise
 from edge.model.account.layer import BIAS_BYTES_INT8, ELEMENT_BYTES, ConvShape, LayerAccount, ModelAccount
 from edge.model.cost import macs_of, parameters_of
-from edge.model.draft import resolve
+from edge.model.editor import resolve
 from edge.model.graph import Graph, Node
 from edge.model.qdq.placement import WEIGHTED, called
 from edge.model.qdq.share import is_dequantized

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.model.draft import Draft
+from edge.model.editor import ModelEditor
 from edge.model.graph import Graph, Node, node_proto
 from edge.model.obstacles import QDQ_OPERATORS
 from edge.model.opset import with_opset
@@ -37,25 +37,25 @@ def with_float_arithmetic(graph: Graph) -> bytes:
         ModelError: if a model of an operator set before 13 cannot be converted.
     """
     graph = with_opset(graph, _OPSET, "the Q/DQ model")
-    draft = Draft(graph)
-    draft.store_inputs_apart()
+    editor = ModelEditor(graph)
+    editor.store_inputs_apart()
     before: dict[int, list[NodeProto]] = {}
     for position, node in enumerate(graph.nodes):
         if node.op_type != _DEQUANTIZE:
             continue
         stored, pair = dequantized(graph, node), _pair(graph, node)
         if stored is not None:
-            name = draft.add_constant(f"{node.outputs[0]}/float", stored)
-            draft.replace_node(position, node_proto("Identity", [name], list(node.outputs), name=node.name))
+            name = editor.add_constant(f"{node.outputs[0]}/float", stored)
+            editor.replace_node(position, node_proto("Identity", [name], list(node.outputs), name=node.name))
         elif pair is not None:
-            before[position] = _levels(draft, pair)
+            before[position] = _levels(editor, pair)
             (level,) = before[position][-1].output
             last = node_proto("Mul", [level, node.inputs[1]], list(node.outputs), name=node.name)
-            draft.replace_node(position, last)
-    draft.insert_nodes(before)
-    draft.forget_values()
-    draft.sweep()
-    return draft.to_bytes()
+            editor.replace_node(position, last)
+    editor.insert_nodes(before)
+    editor.forget_values()
+    editor.sweep()
+    return editor.to_bytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +90,19 @@ def _numbers(graph: Graph, node: Node) -> tuple[NDArray[Any], NDArray[Any]] | No
     return scale.reshape(()), zero.reshape(())
 
 
-def _levels(draft: Draft, pair: _Pair) -> list[NodeProto]:
+def _levels(editor: ModelEditor, pair: _Pair) -> list[NodeProto]:
     """Return nodes that make the level of each value, less the zero point: clip(round(x / scale)), in float32."""
     name, inside = pair.tensor, pair.tensor
     nodes: list[NodeProto] = []
 
     def add(kind: str, word: str, *more: str, **attributes: str) -> None:
         nonlocal inside
-        made = draft.unused_name(f"{name}/{word}")
+        made = editor.unused_name(f"{name}/{word}")
         nodes.append(node_proto(kind, [inside, *more], [made], name=made, **attributes))
         inside = made
 
     def stored(word: str, value: Any) -> str:
-        return draft.add_constant(f"{name}/{word}", np.array(value, np.float32))
+        return editor.add_constant(f"{name}/{word}", np.array(value, np.float32))
 
     is_float16 = pair.scale.dtype == np.float16
     if is_float16:  # which would round quotients to other levels

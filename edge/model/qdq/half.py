@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import ModelError
-from edge.model.draft import Draft
+from edge.model.editor import ModelEditor
 from edge.model.graph import Graph, Node, node_proto
 from edge.model.obstacles import QDQ_OPERATORS
 from edge.model.opset import element_types, with_opset
@@ -46,29 +46,29 @@ def float16_model(graph: Graph, where: str) -> bytes:
             f"{where}: carries Q/DQ pairs, whose float16 form would be another model", hint="start from the float model"
         )
     graph = with_opset(graph, _OPSET, where)
-    draft = Draft(graph)
-    draft.store_inputs_apart()
-    halve(draft, where)
-    draft.sweep()
-    draft.graph()
-    return draft.to_bytes()
+    editor = ModelEditor(graph)
+    editor.store_inputs_apart()
+    halve(editor, where)
+    editor.sweep()
+    editor.graph()
+    return editor.to_bytes()
 
 
-def halve(draft: Draft, where: str, *, exact: Collection[str] = ()) -> None:
-    """Let `draft`, a float32 model with or without Q/DQ pairs, compute in float16.
+def halve(editor: ModelEditor, where: str, *, exact: Collection[str] = ()) -> None:
+    """Let `editor`, a float32 model with or without Q/DQ pairs, compute in float16.
 
     Args:
-        draft: is changed.
+        editor: is changed.
         where: names the model in errors.
         exact: tensors that are made in float32 all the same, as pairs are.
 
     Raises:
         ModelError: if it has subgraphs, or constants that float16 cannot hold.
     """
-    graph = Graph(draft.proto)
+    graph = Graph(editor.proto)
     if found := sorted({node.op_type for node in graph.nodes} & _WITH_SUBGRAPHS):
         raise ModelError(f"{where}: {', '.join(found)} cannot be changed to float16", hint="export it without branches")
-    _Halver(draft, graph, where, exact).run()
+    _Halver(editor, graph, where, exact).run()
 
 
 def _body(graph: Graph, exact: Collection[str]) -> frozenset[int]:
@@ -87,8 +87,8 @@ def _body(graph: Graph, exact: Collection[str]) -> frozenset[int]:
 class _Halver:
     """Gives the nodes of the body float16 inputs, and casts where its border is crossed."""
 
-    def __init__(self, draft: Draft, graph: Graph, where: str, exact: Collection[str]) -> None:
-        self._draft = draft
+    def __init__(self, editor: ModelEditor, graph: Graph, where: str, exact: Collection[str]) -> None:
+        self._draft = editor
         self._graph = graph
         self._types = element_types(graph)
         self._where = where

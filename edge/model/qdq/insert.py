@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from edge.errors import ModelError
 from edge.model.cost import cost_for_one
-from edge.model.draft import Draft
+from edge.model.editor import ModelEditor
 from edge.model.graph import Graph, Node, load_graph
 from edge.model.obstacles import INTEGER_OPERATORS, QDQ_OPERATORS
 from edge.model.opset import with_opset
@@ -106,13 +106,13 @@ def insert_qdq(
     writer = _Writer(
         graph, means or {}, amax, around, has_zero_points=has_zero_points, has_float_weights=has_float_weights
     )
-    draft = writer.written(placement)
+    editor = writer.written(placement)
     if is_float16:
-        halve(draft, spec.name, exact=writer.exact)
-    draft.sweep()
-    draft.graph()
+        halve(editor, spec.name, exact=writer.exact)
+    editor.sweep()
+    editor.graph()
     return QdqModel(
-        model=draft.to_bytes(),
+        model=editor.to_bytes(),
         quantized_nodes=tuple(called(node) for node in placement.quantized),
         float_nodes=tuple(called(node) for node in placement.floats),
         mac_share_int8=_mac_share(graph, spec, placement),
@@ -139,7 +139,7 @@ class _Writer:
         self._means = means
         self._around = around
         self._has_float_weights = has_float_weights
-        self._draft = Draft(graph)
+        self._draft = ModelEditor(graph)
         self._pairs = Pairs(self._draft, graph, amax, around, has_zero_points=has_zero_points)
         self._weights: dict[tuple[str, int], tuple[str, NDArray[np.float32]]] = {}
 
@@ -147,7 +147,7 @@ class _Writer:
     def exact(self) -> set[str]:
         return self._pairs.exact
 
-    def written(self, placement: Placement) -> Draft:
+    def written(self, placement: Placement) -> ModelEditor:
         self._draft.store_inputs_apart()
         self._pairs.write(placement)
         quantized = {id(node) for node in placement.quantized}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edge.model.draft import Draft
+from edge.model.editor import ModelEditor
 from edge.model.graph import Graph, node_proto
 from edge.model.qdq.centre import Centre, padding_of
 from edge.model.qdq.placement import Placement, is_moving
@@ -30,7 +30,7 @@ class Pairs:
     """Puts pairs into a copy of a graph.
 
     Args:
-        draft: the copy; is changed, but for new nodes.
+        editor: the copy; is changed, but for new nodes.
         graph: a float model.
         amax: range of each quantized tensor.
         around: centre of some of them.
@@ -43,7 +43,7 @@ class Pairs:
 
     def __init__(
         self,
-        draft: Draft,
+        editor: ModelEditor,
         graph: Graph,
         amax: Mapping[str, float],
         around: Mapping[str, Centre],
@@ -52,7 +52,7 @@ class Pairs:
     ) -> None:
         self.before: dict[int, list[NodeProto]] = {}
         self.exact: set[str] = set()
-        self._draft = draft
+        self._draft = editor
         self._graph = graph
         self._amax = amax
         self._around = around

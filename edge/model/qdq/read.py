@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edge.errors import ModelError
-from edge.model.draft import Draft
+from edge.model.editor import ModelEditor
 from edge.model.graph import Graph, Node, load_graph, node_proto
 from edge.model.obstacles import INTEGER_OPERATORS, QDQ_OPERATORS
 from edge.model.qdq.placement import WEIGHTED, called, place
@@ -37,7 +37,7 @@ def read_qdq(path: Path) -> tuple[dict[str, float], bytes, tuple[str, ...]]:
     _require_pairs(graph, path)
     reader = _Reader(graph, path)
     reader.take_out()
-    return reader.ranges, reader.draft.to_bytes(), reader.kept()
+    return reader.ranges, reader.editor.to_bytes(), reader.kept()
 
 
 def _require_pairs(graph: Graph, path: Path) -> None:
@@ -58,19 +58,19 @@ class _Reader:
     def __init__(self, graph: Graph, path: Path) -> None:
         self._graph = graph
         self._path = path
-        self.draft = Draft(graph)
+        self.editor = ModelEditor(graph)
         self.ranges: dict[str, float] = {}
         self._instead: dict[str, str] = {}
 
     def take_out(self) -> None:
-        self.draft.store_inputs_apart()
+        self.editor.store_inputs_apart()
         for position, node in enumerate(self._graph.nodes):
             if node.op_type == _DEQUANTIZE:
                 self._instead[node.outputs[0]] = self._original(position, node)
             elif node.op_type == _QUANTIZE:
                 self._require_dequantized(node)
         self._rewire()
-        self.draft.sweep()
+        self.editor.sweep()
 
     def _original(self, position: int, node: Node) -> str:
         """Return the tensor that stands for what `node` dequantizes."""
@@ -91,7 +91,7 @@ class _Reader:
         restored = dequantized(self._graph, node)
         if restored is None:
             raise self._refusal(node, "stored scales, and weights in int8, uint8 or int32")
-        return self.draft.add_constant(f"{node.outputs[0]}/float", restored)
+        return self.editor.add_constant(f"{node.outputs[0]}/float", restored)
 
     def _activation(self, position: int, node: Node, quantize: Node) -> str:
         name = self._instead.get(quantize.inputs[0], quantize.inputs[0])
@@ -105,8 +105,8 @@ class _Reader:
 
     def _relu(self, position: int, name: str) -> str:
         """Put the Relu back that a tool left out because the range cuts off at 0 as well."""
-        made = self.draft.unused_name(f"{name}/relu")
-        self.draft.replace_node(position, node_proto("Relu", [name], [made], name=made))
+        made = self.editor.unused_name(f"{name}/relu")
+        self.editor.replace_node(position, node_proto("Relu", [name], [made], name=made))
         self.ranges[made] = self.ranges.pop(name)
         return made
 
@@ -135,17 +135,17 @@ class _Reader:
         for position, node in enumerate(self._graph.nodes):
             for index, name in enumerate(node.inputs):
                 if name in self._instead and node.op_type not in QDQ_OPERATORS:
-                    self.draft.set_input(position, index, self._instead[name])
+                    self.editor.set_input(position, index, self._instead[name])
         for info in self._graph.outputs:
             if info.name in self._instead:
                 inner = self._instead[info.name]
-                self.draft.rename(inner, info.name)
+                self.editor.rename(inner, info.name)
                 if inner in self.ranges:
                     self.ranges[info.name] = self.ranges.pop(inner)
 
     def kept(self) -> tuple[str, ...]:
         """Return the weighted nodes and residual Adds that do not read INT8."""
-        placement = place(self.draft.graph())
+        placement = place(self.editor.graph())
         residual = {called(node) for node in placement.residual}
         return tuple(called(node) for node in self._graph.nodes if self._is_float(node, residual))
 

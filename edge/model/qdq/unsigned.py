@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edge.model.draft import Draft
+from edge.model.editor import ModelEditor
 from edge.model.graph import Graph, Node
 
 __all__ = ["with_uint8_activations"]
@@ -19,14 +19,14 @@ _MIDDLE = 128
 
 def with_uint8_activations(graph: Graph) -> bytes:
     """Return the model with each symmetric int8 activation as uint8 with zero point 128: the same values exactly."""
-    draft = Draft(graph)
+    editor = ModelEditor(graph)
     moved = {node.outputs[0] for node in graph.nodes if node.op_type == "QuantizeLinear" and _is_signed(graph, node)}
     for position, node in enumerate(graph.nodes):
         reads_moved = node.op_type == "DequantizeLinear" and node.inputs[0] in moved
         if moved.intersection(node.outputs) or reads_moved:
-            draft.set_constant_input(position, 2, np.array(_MIDDLE, np.uint8))
-    draft.sweep()
-    return draft.to_bytes()
+            editor.set_constant_input(position, 2, np.array(_MIDDLE, np.uint8))
+    editor.sweep()
+    return editor.to_bytes()
 
 
 def _is_signed(graph: Graph, node: Node) -> bool:

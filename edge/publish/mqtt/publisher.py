@@ -24,9 +24,9 @@ from edge.publish.mqtt.client import Connection, connect
 from edge.publish.mqtt.connection import Waker, Will
 from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
 from edge.publish.mqtt.lag import Lag
+from edge.publish.mqtt.poison import PoisonMessages
 from edge.publish.mqtt.probe import LOOK_S, Return
 from edge.publish.mqtt.session import Session
-from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import Backoff, BrokerError, Trouble
 from edge.publish.mqtt.version import ProtocolChoice
 from edge.publish.outbox.entry import entry_from_message
@@ -94,7 +94,7 @@ class MqttPublisher:
             patience_s=self._patience_s,
         )
         self._outbox, self._keeper, self._is_kept = opened.outbox, opened.keeper, opened.is_kept
-        self._suspects = Suspects()
+        self._poison = PoisonMessages()
         self._hold_min_s, self._lag_s = hold_min_s, lag_s
         self._lag: Lag | None = None
         self._serving: Session | None = None
@@ -275,7 +275,7 @@ class MqttPublisher:
             self._outbox,
             root=self._root,
             ack_timeout_s=self._ack_timeout_s,
-            suspects=self._suspects,
+            poison=self._poison,
             hold_min_s=self._hold_min_s,
         )
         self._serving = session

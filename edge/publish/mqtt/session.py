@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from edge.publish.mqtt.client import Connection
 from edge.publish.mqtt.connection import Acknowledged, Waker
-from edge.publish.mqtt.suspects import Suspects
+from edge.publish.mqtt.poison import PoisonMessages
 from edge.publish.mqtt.trouble import BrokerError, Trouble
 from edge.publish.mqtt.window import Window
 from edge.publish.outbox.entry import Entry, Number
@@ -51,7 +51,7 @@ class Session:
         *,
         root: str,
         ack_timeout_s: float,
-        suspects: Suspects,
+        poison: PoisonMessages,
         hold_min_s: float = 0.5,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -59,7 +59,7 @@ class Session:
         self._outbox = outbox
         self._root = root
         self._ack_timeout_s = ack_timeout_s
-        self._suspects = suspects
+        self._poison = poison
         self._now_s = now_s
         self.window = Window(connection.limits.receive_maximum)
         self._on_their_way: dict[int, _Sent] = {}
@@ -73,7 +73,7 @@ class Session:
     @property
     def is_ready(self) -> bool:
         """Whether another message could be sent now."""
-        if self._on_their_way and (self._is_alone or self._suspects.is_careful):
+        if self._on_their_way and (self._is_alone or self._poison.is_careful):
             return False
         return self.window.has_room(len(self._on_their_way), self._bytes) and self._now_s() >= self._hold_until_s
 
@@ -107,11 +107,11 @@ class Session:
         suspect, is_proven = None, False
         unsettled = [(sent.entry, sent.size_bytes) for sent in self._on_their_way.values()]
         if kind is Trouble.LOST:
-            suspect, is_proven = self._suspects.lost(unsettled, has_taken=self._taken > 0)
+            suspect, is_proven = self._poison.lost(unsettled, has_taken=self._taken > 0)
         self._outbox.put_back_all(suspect)
         if suspect is not None and is_proven:
             size_bytes = unsettled[0][1]
-            self._outbox.park_suspect("oversize" if self._suspects.is_too_large(size_bytes) else "refused")
+            self._outbox.park_suspect("oversize" if self._poison.is_too_large(size_bytes) else "refused")
             _log.warning(
                 "message given up topic=%s bytes=%d: the broker closes the connection at it; check its limits",
                 suspect.full_topic(self._root),
@@ -129,7 +129,7 @@ class Session:
             if self._is_oversize(size_bytes):
                 self._give_up(entry, _OVERSIZE)
                 continue
-            self._is_alone = self._suspects.is_doubtful(size_bytes)
+            self._is_alone = self._poison.is_doubtful(size_bytes)
             if self._is_alone and self._on_their_way:
                 self._outbox.put_back(entry)
                 break
@@ -151,7 +151,7 @@ class Session:
 
     def _is_oversize(self, size_bytes: int) -> bool:
         limit = self._connection.limits.packet_bytes
-        return (limit is not None and size_bytes > limit) or self._suspects.is_hopeless(size_bytes)
+        return (limit is not None and size_bytes > limit) or self._poison.is_hopeless(size_bytes)
 
     def _settle(self, event: Acknowledged) -> None:
         sent = self._on_their_way.pop(event.packet_id, None)
@@ -163,7 +163,7 @@ class Session:
         if not event.is_refused:
             self._taken += 1
             self._hold_s = self._hold_min_s
-            self._suspects.took(sent.entry, sent.size_bytes)
+            self._poison.took(sent.entry, sent.size_bytes)
             self._outbox.acknowledge(sent.entry)
         elif event.reason in _PASSING and self._may_try_again(sent.entry):
             self._report_refusal(sent.entry, event.reason, "retrying")

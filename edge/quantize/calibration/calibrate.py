@@ -14,11 +14,11 @@ from edge.calibrate.table import CalibrationTable
 from edge.engine.kind import EngineKind
 from edge.engine.select import quick_kind
 from edge.model.qdq import corrected_tensors, quantizable_tensors
-from edge.quantize.calibration.draft import made_table, ranges_by_method, with_means
 from edge.quantize.calibration.earlier import merged, require_unseen
 from edge.quantize.calibration.layers import layers_of
 from edge.quantize.calibration.library import able_kind, seen_by_calibrator, table_by_calibrator
 from edge.quantize.calibration.means import channel_means
+from edge.quantize.calibration.new_tables import made_table, ranges_by_method, with_means
 from edge.quantize.calibration.observe import observe
 from edge.quantize.calibration.options import Calibration, CalibrationHooks, CalibrationOptions, LibraryCalibrator
 from edge.quantize.calibration.promise import Promise

@@ -17,8 +17,8 @@ from edge.calibrate.observations import Observations
 from edge.calibrate.table import CalibrationTable, MadeBy, TensorRange
 from edge.engine.kind import CalibratingKind, EngineKind
 from edge.errors import CalibrationError, ConfigError, DatasetError
-from edge.quantize.calibration.draft import DEAD, DEAD_RANGE
 from edge.quantize.calibration.images import CalibrationImage, still_source
+from edge.quantize.calibration.new_tables import DEAD, DEAD_RANGE
 from edge.quantize.calibration.options import LibraryCalibrator
 from edge.quantize.feed import canvases_of
 from edge.quantize.forms import Forms

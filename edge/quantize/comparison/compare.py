@@ -18,7 +18,7 @@ from edge.media.stills import list_images
 from edge.model.cost import resolved_for_one
 from edge.model.file import read_model_file
 from edge.model.inspect import inspect_file
-from edge.model.qdq.twins import with_float_twins
+from edge.model.qdq.float_copies import with_float_copies
 from edge.quantize.comparison.both import Both, Tensors
 from edge.quantize.comparison.layers import compared_layers, watched_tensors
 from edge.quantize.comparison.times import times_of
@@ -102,9 +102,9 @@ def compare_model(
     forms = Forms(spec, usable_table(options.table, spec, file.graph), file=file)
     quantized = forms.qdq_model(QdqForm())
     resolved = resolved_for_one(file.graph, spec)
-    twinned, twins = with_float_twins(quantized, resolved)
-    layers = compared_layers(resolved, spec, quantized, twins)
-    noise, both = _Noise(layers), Both(kind, forms, twinned, watched_tensors(layers), inside=tuple(twins.values()))
+    with_copies, copies = with_float_copies(quantized, resolved)
+    layers = compared_layers(resolved, spec, quantized, copies)
+    noise, both = _Noise(layers), Both(kind, forms, with_copies, watched_tensors(layers), inside=tuple(copies.values()))
     try:
         for placed, (exact, rounded) in run_stills(paths, both):
             noise.add(exact, rounded)
@@ -138,8 +138,8 @@ class _Noise:
         for name, values in exact.items():
             self.errors.add(name, values, rounded[name])
         for layer in self._layers:
-            if layer.twin is not None:
-                self.errors.add(layer.twin, rounded[layer.twin], rounded[layer.output])
+            if layer.float_copy is not None:
+                self.errors.add(layer.float_copy, rounded[layer.float_copy], rounded[layer.output])
         for name in dict.fromkeys(layer.input_ for layer in self._layers):
             self._observer.observe(name, exact[name])
 

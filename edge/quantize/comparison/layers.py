@@ -15,14 +15,14 @@ from edge.types import ModelSpec
 __all__ = ["compared_layers", "watched_tensors"]
 
 
-def compared_layers(graph: Graph, spec: ModelSpec, quantized: QdqModel, twins: Mapping[str, str]) -> tuple[Layer, ...]:
+def compared_layers(graph: Graph, spec: ModelSpec, quantized: QdqModel, copies: Mapping[str, str]) -> tuple[Layer, ...]:
     """Return the weighted layers in the order of the model.
 
     Args:
         graph: of the float model, with its shapes.
         spec: of it.
         quantized: the same in INT8.
-        twins: what the same layer in float on the same input is called in the INT8 model, by layer.
+        copies: what the same layer in float on the same input is called in the INT8 model, by layer.
     """
     macs = {node.output: node.macs for node in cost_of_model(graph, spec).nodes}
     weighted = {*quantized.quantized_nodes, *quantized.float_nodes}
@@ -34,7 +34,7 @@ def compared_layers(graph: Graph, spec: ModelSpec, quantized: QdqModel, twins: M
             output=node.outputs[0],
             macs=macs.get(node.outputs[0], 0),
             quantization=_quantization(_activation(node, graph), node, quantized),
-            twin=twins.get(called(node)),
+            float_copy=copies.get(called(node)),
         )
         for node in graph.nodes
         if called(node) in weighted

@@ -25,8 +25,8 @@ from edge.engine.section import choose_engine
 from edge.errors import DeployError, EdgeError, EngineError
 from edge.model.file import ModelFile
 from edge.protocols import Engine
-from edge.quantize.arithmetic import Arithmetic, arithmetic_of
 from edge.quantize.forms import Forms
+from edge.quantize.precision import ComputedPrecision, precision_of
 from edge.reading import read_file
 from edge.runtime.build.choice import Candidate, Made, choose_precision
 from edge.runtime.build.gate import Gate, read_gate
@@ -139,12 +139,12 @@ class _Maker:
         self._engines: list[Engine] = []
 
     @cached_property
-    def arithmetic(self) -> Arithmetic:
-        return arithmetic_of(self.pipeline, self.spec, self._file.graph)
+    def computed(self) -> ComputedPrecision:
+        return precision_of(self.pipeline, self.spec, self._file.graph)
 
     @cached_property
     def _forms(self) -> Forms:
-        return Forms(self.spec, self.arithmetic.table, file=self._file)
+        return Forms(self.spec, self.computed.table, file=self._file)
 
     def build(self, precision: Precision) -> Candidate:
         request = self._request(precision)
@@ -174,7 +174,7 @@ class _Maker:
 def _anew(maker: _Maker) -> Made:
     fallback = maker.pipeline.config.model.fallback
     return choose_precision(
-        maker.arithmetic.precision,
+        maker.computed.precision,
         None if fallback is None else Precision(fallback),
         maker.build,
         gate=maker.gate,

@@ -13,8 +13,8 @@ from edge.engine.section import ChosenEngine, choose_engine
 from edge.engine.select import build_and_load
 from edge.errors import ConfigError, EngineError, MissingDependencyError
 from edge.protocols import Engine
-from edge.quantize.arithmetic import arithmetic_of
 from edge.quantize.forms import Forms
+from edge.quantize.precision import precision_of
 from edge.runtime.build.inputs import require_same_inputs
 from edge.runtime.serve.release import Deployed
 from edge.runtime.trial.soundness import told_of_better
@@ -58,20 +58,20 @@ def start_engine(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed | None)
 
 
 def _build(pipeline: Pipeline, spec: ModelSpec) -> Running:
-    arithmetic, chosen = arithmetic_of(pipeline, spec), choose_engine(pipeline)
+    computed, chosen = precision_of(pipeline, spec), choose_engine(pipeline)
     _log.info("engine kind=%s reason=%s", chosen.kind, chosen.reason)
     request = BuildRequest(
-        precision=arithmetic.precision,
+        precision=computed.precision,
         max_batch=max_batch_of(pipeline),
         options=chosen.options,
         score_threshold=pipeline.config.model.score_threshold,
     )
     return Running(
-        engine=build_and_load(load_kind(chosen.kind), Forms(spec, arithmetic.table), request),
+        engine=build_and_load(load_kind(chosen.kind), Forms(spec, computed.table), request),
         kind=chosen.kind,
-        precision=arithmetic.precision,
-        asked=arithmetic.precision,
-        calibration=arithmetic.calibration,
+        precision=computed.precision,
+        asked=computed.precision,
+        calibration=computed.calibration,
     )
 
 

@@ -15,7 +15,7 @@ from edge.device.layout import Layout
 from edge.device.releases import check_release
 from edge.device.settings import read_settings
 from edge.errors import ConfigError, DeployError
-from edge.quantize.arithmetic import CALIBRATION_DIGITS
+from edge.quantize.precision import CALIBRATION_DIGITS
 from edge.runtime.trial.soundness import require_engine, require_files
 from edge.runtime.trial.trust import require_known
 from edge.types import Precision

@@ -9,7 +9,7 @@ from edge.device.moment import Moment, this_moment
 from edge.device.recovery import Recovery, recover
 from edge.device.state import Phase, State
 from edge.errors import DeployError
-from edge.runtime.trial.on_record import record, recorded_failure
+from edge.runtime.trial.audit_entries import record, recorded_failure
 from edge.runtime.trial.soundness import is_sound, require_files
 from edge.runtime.trial.trust import is_known, require_known, require_trusted
 

@@ -17,7 +17,7 @@ from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, Units, UnitState
 from edge.errors import DeployError, EngineError
 from edge.reading import json_object
 from edge.runtime.build.request import ask
-from edge.runtime.trial.on_record import record, recorded_failure
+from edge.runtime.trial.audit_entries import record, recorded_failure
 from edge.runtime.trial.soundness import is_sound, problem_of, put_aside, require_engine
 from edge.runtime.trial.trial import REFUSED
 from edge.runtime.trial.trust import is_known, problem_of_signature, require_trusted

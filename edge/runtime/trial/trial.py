@@ -16,8 +16,8 @@ from edge.device.state import Phase, State
 from edge.device.switch import commit, refuse
 from edge.device.units import RUNTIME_UNIT, Units, UnitState
 from edge.errors import DeployError
+from edge.runtime.trial.audit_entries import record
 from edge.runtime.trial.judge import Judgement, Observation, Verdict, baseline_from_state, judge
-from edge.runtime.trial.on_record import record
 
 __all__ = ["REFUSED", "Trial", "run_trial"]
 

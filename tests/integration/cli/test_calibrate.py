@@ -21,8 +21,8 @@ from edge.calibrate.apply import quantized_model
 from edge.calibrate.lint.check import lint_table
 from edge.calibrate.lint.facts import facts_of_model
 from edge.calibrate.table_file import read_table
-from edge.cli.border import run_command
 from edge.cli.edge_deploy import edge_deploy
+from edge.cli.run_command import run_command
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import corrected_tensors, insert_qdq

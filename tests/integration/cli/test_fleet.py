@@ -22,7 +22,7 @@ options = json.loads(sys.argv[1])
 chosen = choose(["all"], None)
 order = chosen.order(in_waves=True, max_parallel=options.get("max_parallel"))
 rollout = Rollout(release="3f9a1c07b2de", channel="main", is_resumed=options.get("resume", False))
-from edge.cli.border import tell
+from edge.cli.run_command import tell
 from edge.errors import EdgeError
 try:
     push = ScriptedPush(options["orders"])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.cli.border import exit_code_of
 from edge.cli.edge_deploy import edge_deploy
+from edge.cli.run_command import exit_code_of
 
 pytestmark = pytest.mark.integration
 

@@ -58,7 +58,7 @@ def an_error(name, *, sqnr_db=20.0, is_int8=True, float_ms=2.0, int8_ms=1.0):
         layer=Layer(
             name=name, op_type="Conv", input_="x", output=name, macs=10,
             quantization=Quantization(range_=4.0, step=4 / 127) if is_int8 else None,
-            twin=f"{name}/float" if is_int8 else None,
+            float_copy=f"{name}/float" if is_int8 else None,
         ),
         sqnr_db=sqnr_db, input_sqnr_db=30.0, own_sqnr_db=sqnr_db + 2 if is_int8 else None,
         clipped_share=0.02 if is_int8 else None, dead_share=0.00001 if is_int8 else None, mac_share=0.25,

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from edge.cli.border import exit_code_of
 from edge.cli.edge_deploy import edge_deploy
+from edge.cli.run_command import exit_code_of
 from edge.cli.runtime_commands import edge_runtime
 from tests.hostile.files import make_files
 from tests.hostile.rows import rows

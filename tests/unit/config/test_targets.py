@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.config.amount import Amount
+from edge.config.count_or_share import CountOrShare
 from edge.config.selection import select
 from edge.config.targets import Inventory, find_inventory, load_inventory
 from edge.errors import ConfigError
@@ -62,7 +62,7 @@ def test_a_good_file_is_read_with_defaults(load, tmp_path):
     assert (gate.compatible, yard.compatible) == ("jetson-orin", "jetson-thor")
     assert inventory.max_parallel == 8
     assert inventory.wave.canary == ("gate-01",)
-    assert inventory.wave.steps == (Amount.parse("10%"), Amount.parse("100%"))
+    assert inventory.wave.steps == (CountOrShare.parse("10%"), CountOrShare.parse("100%"))
     assert inventory.wave.soak_s == 120
 
 

@@ -32,7 +32,7 @@ def layer(name="n", *, quantization=HERE):
         output="y",
         macs=30,
         quantization=quantization,
-        twin=None if quantization is None else "y/float",
+        float_copy=None if quantization is None else "y/float",
     )
 
 
@@ -138,7 +138,7 @@ def test_a_layer_in_float_has_no_range_to_lose_values_by():
     assert found.verdict is Verdict.FLOAT
 
 
-def test_added_noise_is_that_against_the_twin_whatever_came_in():
+def test_added_noise_is_that_against_the_copy_in_float_whatever_came_in():
     errors = LayerErrors({"x": HERE})
     errors.add("x", *arrays([10], [5]))
     errors.add("y", *arrays([10], [6]))
@@ -216,9 +216,9 @@ def test_a_range_that_is_none_is_refused(range_, step):
         Quantization(range_=range_, step=step)
 
 
-def test_a_layer_in_int8_without_a_twin_is_refused():
-    with pytest.raises(ValueError, match="n: a layer in INT8 has a range and a twin in float"):
-        Layer(name="n", op_type="Conv", input_="x", output="y", macs=1, quantization=HERE, twin=None)
+def test_a_layer_in_int8_without_a_copy_in_float_is_refused():
+    with pytest.raises(ValueError, match="n: a layer in INT8 has a range and a copy in float"):
+        Layer(name="n", op_type="Conv", input_="x", output="y", macs=1, quantization=HERE, float_copy=None)
 
 
 def test_times_of_no_run_are_refused():

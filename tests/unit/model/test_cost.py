@@ -64,7 +64,7 @@ def test_cost_is_of_one_frame_whatever_the_batch(tmp_path):
 
 def test_other_multiplying_operators_by_hand(tmp_path):
     from edge.model.cost import _cost
-    from edge.model.draft import resolve
+    from edge.model.editor import resolve
 
     net = Net(8, batch=1)
     up = net.op("ConvTranspose", net.image, net.const(np.ones((3, 5, 2, 2))), strides=[2, 2])

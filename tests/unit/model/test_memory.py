@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from edge.errors import ModelError
-from edge.model.draft import resolve
+from edge.model.editor import resolve
 from edge.model.graph import graph_of_proto
 from edge.model.inspect import inspect_graph
 from edge.model.memory import MAX_WORKING_BYTES, working_bytes

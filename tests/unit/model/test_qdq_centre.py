@@ -5,12 +5,12 @@ import onnx
 import pytest
 from onnx import helper
 
-from edge.model.draft import resolve
+from edge.model.editor import resolve
 from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.qdq import insert_qdq, quantizable_tensors
+from edge.model.qdq.float_copies import with_float_copies
 from edge.model.qdq.lowest import lowest_values
 from edge.model.qdq.placement import called
-from edge.model.qdq.twins import with_float_twins
 from tests.support.models import Net
 from tests.support.qdq import all_tensors, fake_quantize_channels, minmax, run
 from tests.unit.model.test_qdq_insert import spec_of
@@ -140,19 +140,19 @@ def test_what_is_joined_and_added_has_one_centre_and_gets_it_back(tmp_path):
     assert error < 0.75 * before
 
 
-def test_twins_and_whoever_looks_inside_see_the_tensors_of_the_float_model(tmp_path):
+def test_float_copies_and_whoever_looks_inside_see_the_tensors_of_the_float_model(tmp_path):
     path = tmp_path / "m.onnx"
     net_with(lambda net, stem: net.conv(net.op("Concat", stem, stem, axis=1), 16, 4), path)
     result = quantize(path)
     exact = all_tensors(path, FEED)
 
-    twinned, twins = with_float_twins(result, resolve(load_graph(path), (1, 3, SIDE, SIDE)))
+    with_copies, copies = with_float_copies(result, resolve(load_graph(path), (1, 3, SIDE, SIDE)))
 
     (joined,) = result.lowered
-    found = run(twinned, FEED, [joined, *twins.values()])
+    found = run(with_copies, FEED, [joined, *copies.values()])
     np.testing.assert_allclose(found[joined], exact[joined], atol=0.3)  # as far as the stem's INT8 allows
     last = load_graph(path).producer(stem_reader(load_graph(path)))
-    np.testing.assert_allclose(found[twins[called(last)]], exact[last.outputs[0]], atol=0.5)
+    np.testing.assert_allclose(found[copies[called(last)]], exact[last.outputs[0]], atol=0.5)
 
 
 def test_float16_and_float_weights_have_centres_too(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edge.model.draft import resolve
+from edge.model.editor import resolve
 from edge.model.graph import load_graph
 from edge.model.trace import WHOLE, Tracer, Untraceable, rows_between
 from tests.support.models import Net

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from edge.engine.cuda import cutlass, peaks
-from edge.engine.cuda.boards import board_of
 from edge.engine.cuda.cutlass import conv_peak
+from edge.engine.cuda.jetson_modules import jetson_module_of
 from edge.engine.cuda.peaks import gpu_peaks
 from edge.engine.kind import Peak
 from edge.errors import EngineError
@@ -65,14 +65,14 @@ def test_before_8_0_the_tensor_cores_are_not_measured_and_the_memory_is(device):
     ],
 )
 def test_a_module_is_known_by_its_name_and_memory(model, gib, tops):
-    board = board_of(model, int(gib * GIB))
+    module = jetson_module_of(model, int(gib * GIB))
 
-    assert board.int8_tops == tops
+    assert module.int8_tops == tops
 
 
-@pytest.mark.parametrize("model", [None, "Some other board", "NVIDIA Jetson Xavier NX"])
+@pytest.mark.parametrize("model", [None, "Some other module", "NVIDIA Jetson Xavier NX"])
 def test_other_machines_have_no_ceiling(model):
-    assert board_of(model, 8 * GIB) is None
+    assert jetson_module_of(model, 8 * GIB) is None
 
 
 def test_the_share_of_the_ceiling_is_told_only_where_both_are_known():

@@ -12,7 +12,7 @@ from pathlib import Path
 from edge.errors import ConfigError
 from edge.writing import staged
 
-__all__ = ["NewFile", "write_all"]
+__all__ = ["NewFile", "write_new_files"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class NewFile:
     check: Callable[[Path], object] = lambda path: None
 
 
-def write_all(files: Sequence[NewFile]) -> None:
+def write_new_files(files: Sequence[NewFile]) -> None:
     """Write `files`, in this order; an interrupt comes before or after.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Which message it is that makes a broker close the connection, and how large one may be before it does.
+"""Poison messages: which one it is that makes a broker close the connection, and how large one may be before it does.
 
 Some brokers say nothing: they close (mosquitto's `max_packet_size` under MQTT v3.1.1). Then the oldest message on its
 way is suspected. After the second loss with the same one it is sent alone, behind others that the broker takes, and so
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from edge.publish.outbox.entry import Entry, Number
 
-__all__ = ["Suspects"]
+__all__ = ["PoisonMessages"]
 
 _LOSSES_BEFORE_ALONE = 2
 _MOST_ALONE = 64  # each takes a round trip
@@ -21,7 +21,7 @@ _MOST_ALONE = 64  # each takes a round trip
 _BELIEVED_S = 600.0
 
 
-class Suspects:
+class PoisonMessages:
     """Lives as long as its publisher; one thread."""
 
     def __init__(self, *, now_s: Callable[[], float] = time.monotonic) -> None:

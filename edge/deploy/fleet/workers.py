@@ -14,13 +14,13 @@ from edge.deploy.fleet.inbox import Finished, Inbox
 from edge.deploy.fleet.push_one import PushOne
 from edge.errors import DeployError, EdgeError
 
-__all__ = ["Crew"]
+__all__ = ["Workers"]
 
 _PROGRESS_S = 0.1  # more often than this, nobody can see it
 _logger = logging.getLogger(__name__)
 
 
-class Crew:
+class Workers:
     """Runs pushes side by side; all that they say, and their end, goes to the inbox in order.
 
     The threads do not outlive the process: one that hangs cannot keep it from ending.

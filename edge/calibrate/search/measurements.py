@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from edge.calibrate.search.choice import Choice, ChoiceKey, Layer, Limits, Measure, Measured
 
-__all__ = ["Bench"]
+__all__ = ["Measurements"]
 
 _GLANCED = 8
 _EXPLORED = 16
 _FEWEST_TO_CONFIRM = 8
 
 
-class Bench:
+class Measurements:
     """Measures choices.
 
     A step that tries much on the first images finds some choices that suit these only. So it decides on the others.

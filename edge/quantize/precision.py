@@ -13,13 +13,13 @@ from edge.errors import CalibrationError, ConfigError
 from edge.model.graph import Graph
 from edge.types import ModelSpec, Precision
 
-__all__ = ["CALIBRATION_DIGITS", "Arithmetic", "arithmetic_of", "choose_arithmetic"]
+__all__ = ["CALIBRATION_DIGITS", "ComputedPrecision", "choose_precision", "precision_of"]
 
 CALIBRATION_DIGITS = 8  # in every message: enough to tell the tables of a fleet apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arithmetic:
+class ComputedPrecision:
     """What is asked for.
 
     Attributes:
@@ -33,9 +33,9 @@ class Arithmetic:
     calibration: str | None = None
 
 
-def choose_arithmetic(
+def choose_precision(
     spec: ModelSpec, *, precision: Precision | None, table: Path | None, graph: Graph | None = None
-) -> Arithmetic:
+) -> ComputedPrecision:
     """Return how the model of `spec` is run.
 
     Args:
@@ -53,19 +53,19 @@ def choose_arithmetic(
             raise ConfigError(f"precision {precision.value}: {table} is for int8", hint="leave one of the two out")
         fit = usable_table(table, spec, graph)
         digits = sha256_of(table)[:CALIBRATION_DIGITS]
-        return Arithmetic(precision=Precision.INT8, table=fit, calibration=digits)
+        return ComputedPrecision(precision=Precision.INT8, table=fit, calibration=digits)
     if spec.is_quantized:
-        return Arithmetic(precision=Precision.INT8)
+        return ComputedPrecision(precision=Precision.INT8)
     if precision is Precision.INT8:
         # Scales that nobody measured are random scales: refused, always.
         raise ConfigError(
             f"precision int8: {spec.path} is a float model, and INT8 without a calibration table is never run",
             hint=f"name one with --table; edge-deploy calibrate {spec.path} makes it",
         )
-    return Arithmetic(precision=precision or Precision.FP32)
+    return ComputedPrecision(precision=precision or Precision.FP32)
 
 
-def arithmetic_of(pipeline: Pipeline, spec: ModelSpec, graph: Graph | None = None) -> Arithmetic:
+def precision_of(pipeline: Pipeline, spec: ModelSpec, graph: Graph | None = None) -> ComputedPrecision:
     """Return how the model of a pipeline is run; a table that stands there beside a float precision is not read.
 
     Args:
@@ -81,7 +81,7 @@ def arithmetic_of(pipeline: Pipeline, spec: ModelSpec, graph: Graph | None = Non
     model = pipeline.config.model
     precision = Precision.INT8 if spec.is_quantized else Precision(model.precision)
     if precision is not Precision.INT8:
-        return choose_arithmetic(spec, precision=precision, table=None)
+        return choose_precision(spec, precision=precision, table=None)
     if model.calibration is None and not spec.is_quantized:
         problem = (
             f"int8 needs a calibration table, {spec.path} is a float model; add model.calibration, or use fp16 or fp32"
@@ -89,6 +89,6 @@ def arithmetic_of(pipeline: Pipeline, spec: ModelSpec, graph: Graph | None = Non
         raise pipeline.error(("model", "precision"), problem)
     table = None if model.calibration is None else pipeline.resolve(model.calibration)
     try:
-        return choose_arithmetic(spec, precision=precision, table=table, graph=graph)
+        return choose_precision(spec, precision=precision, table=table, graph=graph)
     except CalibrationError as error:
         raise pipeline.error(("model", "calibration"), str(error)) from error

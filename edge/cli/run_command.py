@@ -1,4 +1,4 @@
-"""The outer border of both commands: what a person sees of an error, and the exit codes."""
+"""Running either command: what a person sees of an error, and the exit codes."""
 
 from __future__ import annotations
 

@@ -5,12 +5,14 @@ import signal
 
 import pytest
 
-from edge.deploy.new.landing import NewFile, write_all
+from edge.deploy.new.new_files import NewFile, write_new_files
 from edge.errors import ConfigError
 
 
 def test_all_files_are_there_with_their_rights(tmp_path):
-    write_all([NewFile(path=tmp_path / "a", content=b"1", mode=0o600), NewFile(path=tmp_path / "b", content=b"2")])
+    write_new_files(
+        [NewFile(path=tmp_path / "a", content=b"1", mode=0o600), NewFile(path=tmp_path / "b", content=b"2")]
+    )
 
     assert [(path.name, path.read_bytes()) for path in sorted(tmp_path.iterdir())] == [("a", b"1"), ("b", b"2")]
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
@@ -22,14 +24,16 @@ def test_a_check_sees_the_content_and_its_no_leaves_nothing(tmp_path):
         raise ConfigError("not like this")
 
     with pytest.raises(ConfigError, match="not like this"):
-        write_all([NewFile(path=tmp_path / "a", content=b"1"), NewFile(path=tmp_path / "b", content=b"2", check=check)])
+        write_new_files(
+            [NewFile(path=tmp_path / "a", content=b"1"), NewFile(path=tmp_path / "b", content=b"2", check=check)]
+        )
 
     assert os.listdir(tmp_path) == []
 
 
 def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left(tmp_path):
     with pytest.raises(ConfigError, match="no/b: cannot be written: No such file or directory"):
-        write_all([NewFile(path=tmp_path / "a", content=b"1"), NewFile(path=tmp_path / "no/b", content=b"2")])
+        write_new_files([NewFile(path=tmp_path / "a", content=b"1"), NewFile(path=tmp_path / "no/b", content=b"2")])
 
     assert os.listdir(tmp_path) == []
 
@@ -41,6 +45,6 @@ def test_an_interrupt_comes_after_the_last_file(tmp_path, monkeypatch):
     )
 
     with pytest.raises(KeyboardInterrupt):
-        write_all([NewFile(path=tmp_path / name, content=b"1") for name in "ab"])
+        write_new_files([NewFile(path=tmp_path / name, content=b"1") for name in "ab"])
 
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]

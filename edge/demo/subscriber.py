@@ -19,13 +19,13 @@ from edge.demo.cameras import SyntheticCamera
 from edge.demo.score import Score, count_hits
 from edge.errors import PublishError
 
-__all__ = ["Witness"]
+__all__ = ["DemoSubscriber"]
 
 _START_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 5.0
 
 
-class Witness:
+class DemoSubscriber:
     """Counts what arrives and compares it with the truth; a context manager that ends its process.
 
     Raises:
@@ -41,9 +41,9 @@ class Witness:
         self._process = subprocess.Popen(
             _command(mqtt), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
         )
-        self._reader = threading.Thread(target=self._read, name="witness", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="subscriber", daemon=True)
 
-    def __enter__(self) -> Witness:
+    def __enter__(self) -> DemoSubscriber:
         told = self._process.stderr
         line = told.readline() if told is not None else ""
         if not line.startswith("listening"):

@@ -7,13 +7,13 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["AMOUNT_PATTERN", "Amount"]
+__all__ = ["SHARE_PATTERN", "CountOrShare"]
 
-AMOUNT_PATTERN = r"^(100|[0-9]{1,2}(\.[0-9]{1,2})?)%$"
+SHARE_PATTERN = r"^(100|[0-9]{1,2}(\.[0-9]{1,2})?)%$"
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class CountOrShare:
     """`value` of them, or `value` percent of them.
 
     Raises:
@@ -28,7 +28,7 @@ class Amount:
             raise ValueError(f"{self} is no part of anything")
 
     @classmethod
-    def parse(cls, written: str | int) -> Amount:
+    def parse(cls, written: str | int) -> CountOrShare:
         """Return what is written as a count (`3`) or as a share (`"10%"`).
 
         Raises:
@@ -36,7 +36,7 @@ class Amount:
         """
         if isinstance(written, int):
             return cls(Fraction(written), is_percent=False)
-        if re.fullmatch(AMOUNT_PATTERN[1:-1], written) is None:
+        if re.fullmatch(SHARE_PATTERN[1:-1], written) is None:
             raise ValueError(f"expected a count or a share such as '10%', got {written!r}")
         return cls(Fraction(written[:-1]), is_percent=True)
 

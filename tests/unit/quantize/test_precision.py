@@ -19,8 +19,8 @@ from edge.errors import ConfigError
 from edge.model import graph
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.model.qdq import insert_qdq
-from edge.quantize.arithmetic import Arithmetic, arithmetic_of
 from edge.quantize.forms import Forms
+from edge.quantize.precision import ComputedPrecision, precision_of
 from edge.runtime.build.worker import Job, main
 from edge.types import ImageSize, Precision
 from tests.support import models
@@ -41,7 +41,7 @@ def choose(tmp_path, model):
         text = ["version: 1", "model:", *lines, "streams: [{id: a, uri: clip.mp4}]", "publish: {jsonl: '-'}"]
         (tmp_path / "p.yaml").write_text("\n".join(text))
         pipeline = load_pipeline(tmp_path / "p.yaml")
-        return arithmetic_of(pipeline, read_model(pipeline))
+        return precision_of(pipeline, read_model(pipeline))
 
     return choose_for
 
@@ -66,7 +66,7 @@ def test_int8_runs_the_model_with_the_ranges_of_the_table(tmp_path, model, choos
 def test_a_table_is_not_read_for_another_precision(tmp_path, choose, precision):
     (tmp_path / "t.json").write_text("no table")
 
-    assert choose(precision=precision, calibration="t.json") == Arithmetic(precision=Precision(precision))
+    assert choose(precision=precision, calibration="t.json") == ComputedPrecision(precision=Precision(precision))
 
 
 def test_int8_of_a_float_model_without_a_table_is_refused(model, choose):
@@ -126,7 +126,7 @@ def carrying_pairs(tmp_path, model):
 
 @pytest.mark.parametrize("precision", ["int8", "fp32"])
 def test_a_model_that_carries_pairs_runs_in_int8_as_it_is(choose, carrying_pairs, precision):
-    assert choose(onnx=carrying_pairs, precision=precision) == Arithmetic(precision=Precision.INT8)
+    assert choose(onnx=carrying_pairs, precision=precision) == ComputedPrecision(precision=Precision.INT8)
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp32"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from edge.model.graph import Graph, TensorInfo
 
-__all__ = ["name_suspect"]
+__all__ = ["likely_kind"]
 
 
-def name_suspect(graph: Graph) -> str | None:
+def likely_kind(graph: Graph) -> str | None:
     """Return half a sentence, "it looks like ...", from the outputs alone; None when nothing comes to mind."""
     ranks = [len(info.shape) for info in graph.outputs]
     if len(ranks) == 1:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.config.amount import Amount
+from edge.config.count_or_share import CountOrShare
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from edge.config.amount import Amount
     ],
 )
 def test_a_share_is_rounded_up_and_a_count_is_at_most_all(written, total, expected):
-    assert Amount.parse(written).of(total) == expected
+    assert CountOrShare.parse(written).of(total) == expected
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,10 @@ def test_a_share_is_rounded_up_and_a_count_is_at_most_all(written, total, expect
     ],
 )
 def test_a_limit_is_exceeded_by_more_than_it_exactly(written, count, total, expected):
-    assert Amount.parse(written).is_exceeded_by(count, total) is expected
+    assert CountOrShare.parse(written).is_exceeded_by(count, total) is expected
 
 
 @pytest.mark.parametrize("written", ["", "%", "101%", "-1%", "1e1%", "10 %", "10", "nan%", "5%\n", -1])
 def test_what_is_neither_is_refused(written):
     with pytest.raises(ValueError, match=r"expected a count|is no part"):
-        Amount.parse(written)
+        CountOrShare.parse(written)

@@ -14,7 +14,7 @@ from edge.model.graph import Dim, Graph, graph_from_bytes, infer_shapes, node_pr
 if TYPE_CHECKING:
     from edge.model.binding import ModelProto, NodeProto, ValueInfoProto
 
-__all__ = ["Draft", "resolve"]
+__all__ = ["ModelEditor", "resolve"]
 
 # Inputs that say how large something is: operator -> their indices.
 _SHAPE_INPUTS: Mapping[str, tuple[int, ...]] = {
@@ -40,7 +40,7 @@ _WITH_SUBGRAPHS = frozenset(("If", "Loop", "Scan"))
 _FLOAT32 = 1  # of ONNX's TensorProto.DataType
 
 
-class Draft:
+class ModelEditor:
     """A private copy of a model that can be changed, and turned into a graph or into bytes again."""
 
     def __init__(self, graph: Graph) -> None:
@@ -180,7 +180,7 @@ class Draft:
         return infer_shapes(self.proto)
 
     def graph(self) -> Graph:
-        """Return the graph of what the draft holds now, checked.
+        """Return the graph of what the editor holds now, checked.
 
         Raises:
             ModelError: if it is not a valid model.
@@ -198,12 +198,12 @@ def resolve(graph: Graph, input_shape: tuple[int, ...]) -> Graph:
 
     Sizes that exporters compute inside the graph (Shape, Gather, Concat, Reshape) are folded on the way.
     """
-    draft = Draft(graph)
-    draft.set_input_shape(graph.inputs[0].name, input_shape)
-    draft.forget_shapes()
+    editor = ModelEditor(graph)
+    editor.set_input_shape(graph.inputs[0].name, input_shape)
+    editor.forget_shapes()
     while True:
-        known = draft.inferred()
-        if not draft.fold_shape_inputs(known):
+        known = editor.inferred()
+        if not editor.fold_shape_inputs(known):
             return known
 
 

@@ -12,7 +12,7 @@ from edge.errors import DeployError
 
 if TYPE_CHECKING:
     from edge.bundle.manifest import GoldenLimits
-    from edge.quantize.calibration.options import MaxDrop
+    from edge.quantize.make_table.options import MaxDrop
 
     _Word = click.ParamType[str]
     _Drop = click.ParamType[MaxDrop]
@@ -47,7 +47,7 @@ class _MaxDrop(_Drop):
     name = "points|percent%"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> MaxDrop:
-        from edge.quantize.calibration.options import MaxDrop
+        from edge.quantize.make_table.options import MaxDrop
 
         text = str(value).strip()
         try:

@@ -17,8 +17,8 @@ from edge.engine.select import quick_kind, usable_kind
 from edge.errors import EdgeError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
-from edge.quantize.calibration import Calibration, CalibrationHooks, CalibrationOptions, MaxDrop, calibrate
-from edge.quantize.calibration.layers import layers_of
+from edge.quantize.make_table import Calibration, CalibrationHooks, CalibrationOptions, MaxDrop, calibrate
+from edge.quantize.make_table.layers import layers_of
 
 __all__ = ["MAX_DROP", "DemoCalibration", "calibrate_demo"]
 

@@ -25,9 +25,9 @@ from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
-from edge.quantize.calibration.images import find_images, still_source
-from edge.quantize.calibration.observe import observe
 from edge.quantize.feed import canvases_of, feed
+from edge.quantize.make_table.images import find_images, still_source
+from edge.quantize.make_table.observe import observe
 from edge.types import ColourOrder
 
 METHODS = ("mse", "percentile", "minmax", "entropy", "auto")

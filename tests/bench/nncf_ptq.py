@@ -16,7 +16,7 @@ import nncf
 import openvino
 
 from edge.model.inspect import inspect_model
-from edge.quantize.calibration.images import find_images
+from edge.quantize.make_table.images import find_images
 from tests.bench.calibration import _pixels
 from tests.bench.others import accuracy, labels_or_none
 

@@ -9,8 +9,8 @@ from edge.evaluate.coco_map import Accumulator
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth
 from edge.media.stills import list_images
-from edge.quantize.calibration.images import find_images, still_source
 from edge.quantize.detections import coco_detector
+from edge.quantize.make_table.images import find_images, still_source
 from edge.vision import letterbox
 from tests.bench.calibration import _pixels
 

@@ -17,7 +17,7 @@ from edge.errors import ConfigError
 
 if TYPE_CHECKING:
     from edge.bundle.manifest import GoldenLimits
-    from edge.deploy.bundling.bundle import Bundled
+    from edge.deploy.packing.bundle import Bundled
 
 __all__ = ["bundle"]
 
@@ -111,7 +111,7 @@ def bundle(
     """
     from edge.bundle.manifest import GoldenLimits
     from edge.cli.output import echo_json
-    from edge.deploy.bundling.bundle import BundleOptions, make_bundle
+    from edge.deploy.packing.bundle import BundleOptions, make_bundle
 
     if no_golden and any(one is not None for one in (golden, calibrated_on, golden_limits)):
         raise click.UsageError("--no-golden contradicts --golden, --calibrated-on and --golden-limit; leave one out")

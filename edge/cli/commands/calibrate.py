@@ -13,7 +13,7 @@ from edge.cli.options import MAX_DROP, engine_option
 from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, Command
 
 if TYPE_CHECKING:
-    from edge.quantize.calibration import Calibration, CalibrationOptions, MaxDrop
+    from edge.quantize.make_table import Calibration, CalibrationOptions, MaxDrop
 
 __all__ = ["calibrate"]
 
@@ -88,8 +88,8 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
     from edge.calibrate.table_file import table_text
     from edge.cli.output import echo_json, echo_pairs, stage_bars
     from edge.engine.select import usable_kind
-    from edge.quantize.calibration import CalibrationHooks
-    from edge.quantize.calibration import calibrate as run
+    from edge.quantize.make_table import CalibrationHooks
+    from edge.quantize.make_table import calibrate as run
 
     _require_sense(**asked)
     _require_calibrator_alone(save_histograms, **asked)
@@ -121,7 +121,7 @@ def _options(
     **same: Any,
 ) -> CalibrationOptions:
     from edge.calibrate.thresholds.method import Method
-    from edge.quantize.calibration import CalibrationOptions, LibraryCalibrator, MaxDrop
+    from edge.quantize.make_table import CalibrationOptions, LibraryCalibrator, MaxDrop
 
     return CalibrationOptions(
         model=model,
@@ -167,7 +167,7 @@ def _require_calibrator_alone(save_histograms: Path | None, *, calibrator: str |
 
 
 def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:
-    from edge.quantize.calibration import FEW_IMAGES
+    from edge.quantize.make_table import FEW_IMAGES
 
     seen = done.observations.images
     if done.left_out:

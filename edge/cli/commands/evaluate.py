@@ -13,7 +13,7 @@ from edge.cli.paths import IMAGES, LABELS, MODEL, READ, Command
 from edge.types import Precision
 
 if TYPE_CHECKING:
-    from edge.quantize.evaluation import Evaluation
+    from edge.quantize.accuracy import Evaluation
 
 __all__ = ["evaluate"]
 
@@ -71,7 +71,7 @@ def evaluate(
     from edge.cli.output import echo_json, echo_pairs, progress_bar
     from edge.engine.select import usable_kind
     from edge.media.stills import list_images
-    from edge.quantize.evaluation import EvaluationOptions, evaluate_model
+    from edge.quantize.accuracy import EvaluationOptions, evaluate_model
 
     options = EvaluationOptions(
         model=model,

@@ -124,7 +124,7 @@ def _bundle_of(what: Path, *, key: Path | None, golden: Path | None, limits: Gol
         if any(one is not None for one in (key, golden, limits)):
             raise click.UsageError(f"{what} is a bundle already; --key, --golden, --golden-limit are for a pipeline")
         return open_bundle(what)
-    from edge.deploy.bundling.bundle import BundleOptions, make_bundle
+    from edge.deploy.packing.bundle import BundleOptions, make_bundle
 
     made = make_bundle(
         BundleOptions(

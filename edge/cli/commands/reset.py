@@ -68,8 +68,8 @@ def reset(
 
     from edge.cli.fleet import choose
     from edge.delivery.options import DeliveryOptions
-    from edge.deploy.bundling.keys import find_key
     from edge.deploy.fleet.over_ssh import connect_to
+    from edge.deploy.packing.keys import find_key
     from edge.deploy.push.reset import apply_reset, counters_at, make_reset, read_reset, write_reset
 
     chosen = choose((target,), targets_path).targets

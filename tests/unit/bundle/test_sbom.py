@@ -10,7 +10,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from edge.bundle.sbom import ModelCard, make_sbom, make_software_sbom
 from edge.bundle.sbom_software import Library
-from edge.deploy.bundling.software import device_software, tools
+from edge.deploy.packing.software import device_software, tools
 from edge.deploy.provision.lock import ENVIRONMENTS, read_lock
 from edge.deploy.provision.wheels import WheelSet
 

@@ -9,8 +9,8 @@ from edge.engine.tensorrt.kind import KIND as TENSORRT
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import corrected_tensors
-from edge.quantize.calibration.images import find_images
-from edge.quantize.calibration.means import channel_means
+from edge.quantize.make_table.images import find_images
+from edge.quantize.make_table.means import channel_means
 from tests.support import models
 from tests.support.fake_gpu import fake_gpu
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations

@@ -2,9 +2,9 @@
 
 import pytest
 
-from edge.quantize.calibration import MaxDrop
-from edge.quantize.calibration.promise import Promise
-from edge.quantize.calibration.proof import Proof
+from edge.quantize.make_table import MaxDrop
+from edge.quantize.make_table.promise import Promise
+from edge.quantize.make_table.proof import Proof
 
 
 def proof(drop, uncertainty):

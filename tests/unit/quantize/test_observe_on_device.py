@@ -10,7 +10,7 @@ from edge.calibrate.observations_file import observations_bytes
 from edge.calibrate.thresholds.method import Method
 from edge.engine.tensorrt.kind import KIND
 from edge.errors import CalibrationError
-from edge.quantize.calibration import CalibrationOptions, calibrate
+from edge.quantize.make_table import CalibrationOptions, calibrate
 from edge.types import Observed
 from tests.support import models
 from tests.support.fake_gpu import fake_gpu

@@ -28,12 +28,12 @@ from edge.bundle.sign import DOWNGRADE, RELEASE, fingerprint, sign
 from edge.calibrate.table import CalibrationTable
 from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
-from edge.deploy.bundling.bounds import check_signable
-from edge.deploy.bundling.contents import Contents, collect_contents, digest_of
-from edge.deploy.bundling.frames import find_candidates
-from edge.deploy.bundling.golden import Golden, make_golden
-from edge.deploy.bundling.keys import find_key
-from edge.deploy.bundling.software import device_software, tools
+from edge.deploy.packing.bounds import check_signable
+from edge.deploy.packing.contents import Contents, collect_contents, digest_of
+from edge.deploy.packing.golden import Golden, make_golden
+from edge.deploy.packing.golden_candidates import find_golden_candidates
+from edge.deploy.packing.keys import find_key
+from edge.deploy.packing.software import device_software, tools
 from edge.deploy.provision.lock import read_lock
 from edge.engine.pipeline_model import max_batch_of, open_model
 from edge.engine.section import read_section
@@ -176,7 +176,7 @@ def _golden(
     *,
     folder: Path,
 ) -> Golden:
-    candidates = find_candidates(
+    candidates = find_golden_candidates(
         pipeline, forms.spec, table, folder=options.golden, calibration_images=options.calibration_images
     )
     return make_golden(pipeline, forms, precision, candidates, folder=folder, limits=options.golden_limits)

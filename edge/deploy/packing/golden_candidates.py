@@ -19,11 +19,11 @@ from edge.config.schema import StreamConfig
 from edge.config.uris import local_path
 from edge.errors import DeployError
 from edge.media.select import make_source
-from edge.quantize.calibration.images import CalibrationImage, find_images, split_images, still_source
 from edge.quantize.feed import canvases_of
+from edge.quantize.make_table.images import CalibrationImage, find_images, split_images, still_source
 from edge.types import ModelSpec, Preprocess
 
-__all__ = ["Candidates", "find_candidates"]
+__all__ = ["GoldenCandidates", "find_golden_candidates"]
 
 Canvas = NDArray[np.uint8]
 _OF_A_CLIP = 480  # frames of each clip that are looked through
@@ -32,7 +32,7 @@ _NO_FRAMES_HINT = "give a folder of images, --golden DIR, or state --no-golden"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
+class GoldenCandidates:
     """Pictures to choose golden frames from; `canvases` can be gone through once."""
 
     canvases: Iterator[Canvas]
@@ -40,14 +40,14 @@ class Candidates:
     origin: str
 
 
-def find_candidates(
+def find_golden_candidates(
     pipeline: Pipeline,
     spec: ModelSpec,
     table: CalibrationTable | None,
     *,
     folder: Path | None,
     calibration_images: Path | None,
-) -> Candidates:
+) -> GoldenCandidates:
     """Return pictures that did not make the calibration table, as far as that can be known.
 
     Args:
@@ -69,13 +69,15 @@ def find_candidates(
                 "bundle.golden.images", f"{pipeline.path}: no images to prove the release on", hint=_NO_FRAMES_HINT
             )
         frames = itertools.chain.from_iterable(_frames(pipeline, clip, spec.preprocess) for clip in clips)
-        return Candidates(canvases=frames, proof=proven, origin=f"{len(clips)} clips of the pipeline")
+        return GoldenCandidates(canvases=frames, proof=proven, origin=f"{len(clips)} clips of the pipeline")
     images: Sequence[CalibrationImage] = find_images(folder)[0]
     dataset = None if table is None else table.dataset
     if dataset is not None:
         images, proven = _outside(images, folder, dataset, calibration_images)
     source = still_source(images, spec.preprocess)
-    return Candidates(canvases=canvases_of(source, spec.preprocess), proof=proven, origin=f"{len(images)} of {folder}")
+    return GoldenCandidates(
+        canvases=canvases_of(source, spec.preprocess), proof=proven, origin=f"{len(images)} of {folder}"
+    )
 
 
 def _outside(

@@ -17,11 +17,11 @@ from edge.calibrate.observations import Observations
 from edge.calibrate.table import CalibrationTable, MadeBy, TensorRange
 from edge.engine.kind import CalibratingKind, EngineKind
 from edge.errors import CalibrationError, ConfigError, DatasetError
-from edge.quantize.calibration.images import CalibrationImage, still_source
-from edge.quantize.calibration.new_tables import DEAD, DEAD_RANGE
-from edge.quantize.calibration.options import LibraryCalibrator
 from edge.quantize.feed import canvases_of
 from edge.quantize.forms import Forms
+from edge.quantize.make_table.images import CalibrationImage, still_source
+from edge.quantize.make_table.new_tables import DEAD, DEAD_RANGE
+from edge.quantize.make_table.options import LibraryCalibrator
 from edge.types import ModelSpec, Preprocess
 
 __all__ = ["able_kind", "seen_by_calibrator", "table_by_calibrator"]

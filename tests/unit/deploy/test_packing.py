@@ -10,13 +10,13 @@ import yaml
 from edge.bundle.manifest import GoldenFrames, Role
 from edge.calibrate.table import CalibrationTable, DatasetId, MadeBy
 from edge.config.load import load_pipeline
-from edge.deploy.bundling.contents import collect_contents
-from edge.deploy.bundling.frames import find_candidates
-from edge.deploy.bundling.keys import find_key
+from edge.deploy.packing.contents import collect_contents
+from edge.deploy.packing.golden_candidates import find_golden_candidates
+from edge.deploy.packing.keys import find_key
 from edge.errors import DeployError
 from edge.media.images import write_image
 from edge.model.inspect import inspect_model
-from edge.quantize.calibration.images import find_images, split_images
+from edge.quantize.make_table.images import find_images, split_images
 from tests.support import models
 
 HEAD = "version: 1\nmodel: {onnx: models/net.onnx, calibration: t.json, precision: int8}\n"
@@ -169,7 +169,7 @@ def ask(place):
     spec = inspect_model(place / "models" / "net.onnx")
 
     def asked(table, folder, calibration_images=None):
-        found = find_candidates(pipeline, spec, table, folder=folder, calibration_images=calibration_images)
+        found = find_golden_candidates(pipeline, spec, table, folder=folder, calibration_images=calibration_images)
         return found.proof, len(list(found.canvases))
 
     return asked

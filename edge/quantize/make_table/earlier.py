@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from edge.calibrate.observations import Observations, merge_observations
 from edge.errors import CalibrationError
-from edge.quantize.calibration.images import ImageSplit
+from edge.quantize.make_table.images import ImageSplit
 from edge.types import ModelSpec
 
 __all__ = ["merged", "require_unseen"]

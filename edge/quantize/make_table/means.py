@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.protocols import AveragingEngine
-from edge.quantize.calibration.images import CalibrationImage
 from edge.quantize.feed import run_stills
+from edge.quantize.make_table.images import CalibrationImage
 
 __all__ = ["channel_means"]
 

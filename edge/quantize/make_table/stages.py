@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from edge.quantize.calibration.options import CalibrationHooks
+from edge.quantize.make_table.options import CalibrationHooks
 
 __all__ = ["Stages"]
 

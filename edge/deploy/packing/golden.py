@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edge.bundle.manifest import GoldenFrames, GoldenLimits
 from edge.config.pipeline import Pipeline
-from edge.deploy.bundling.frames import Candidates, Canvas
+from edge.deploy.packing.golden_candidates import Canvas, GoldenCandidates
 from edge.engine.kind import BuildRequest
 from edge.engine.pipeline_model import detector_of, max_batch_of
 from edge.engine.select import build_and_load, quick_kind, usable_kind
@@ -56,7 +56,7 @@ def make_golden(
     pipeline: Pipeline,
     forms: Forms,
     precision: Precision,
-    candidates: Candidates,
+    candidates: GoldenCandidates,
     *,
     folder: Path,
     limits: GoldenLimits,
@@ -109,7 +109,7 @@ def make_golden(
 
 
 def _choose(
-    forms: Forms, detector: Detector, candidates: Candidates, *, sure: float, on_image: Callable[[], None]
+    forms: Forms, detector: Detector, candidates: GoldenCandidates, *, sure: float, on_image: Callable[[], None]
 ) -> tuple[str, Sequence[_Chosen]]:
     """Take the first pictures on which the float model is sure of something, and a few without where those are few."""
     engine = _engine(forms, precision=_float_of(forms.spec), max_batch=_BATCH)

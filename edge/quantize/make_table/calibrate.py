@@ -14,19 +14,19 @@ from edge.calibrate.table import CalibrationTable
 from edge.engine.kind import EngineKind
 from edge.engine.select import quick_kind
 from edge.model.qdq import corrected_tensors, quantizable_tensors
-from edge.quantize.calibration.earlier import merged, require_unseen
-from edge.quantize.calibration.layers import layers_of
-from edge.quantize.calibration.library import able_kind, seen_by_calibrator, table_by_calibrator
-from edge.quantize.calibration.means import channel_means
-from edge.quantize.calibration.new_tables import made_table, ranges_by_method, with_means
-from edge.quantize.calibration.observe import observe
-from edge.quantize.calibration.options import Calibration, CalibrationHooks, CalibrationOptions, LibraryCalibrator
-from edge.quantize.calibration.promise import Promise
-from edge.quantize.calibration.proof import Prover
-from edge.quantize.calibration.stages import Stages
-from edge.quantize.calibration.subject import open_subject
-from edge.quantize.calibration.trials import Trials
 from edge.quantize.forms import Forms
+from edge.quantize.make_table.earlier import merged, require_unseen
+from edge.quantize.make_table.layers import layers_of
+from edge.quantize.make_table.library import able_kind, seen_by_calibrator, table_by_calibrator
+from edge.quantize.make_table.means import channel_means
+from edge.quantize.make_table.new_tables import made_table, ranges_by_method, with_means
+from edge.quantize.make_table.observe import observe
+from edge.quantize.make_table.options import Calibration, CalibrationHooks, CalibrationOptions, LibraryCalibrator
+from edge.quantize.make_table.promise import Promise
+from edge.quantize.make_table.proof import Prover
+from edge.quantize.make_table.stages import Stages
+from edge.quantize.make_table.subject import open_subject
+from edge.quantize.make_table.trials import Trials
 
 __all__ = ["FEW_IMAGES", "calibrate"]
 

@@ -6,9 +6,9 @@ import msgspec
 
 from edge.calibrate.table import CalibrationTable, Evidence
 from edge.errors import VerificationError
-from edge.quantize.calibration.options import MaxDrop
-from edge.quantize.calibration.proof import Proof
 from edge.quantize.forms import Forms
+from edge.quantize.make_table.options import MaxDrop
+from edge.quantize.make_table.proof import Proof
 
 __all__ = ["Promise"]
 

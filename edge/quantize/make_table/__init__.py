@@ -1,7 +1,7 @@
 """From a model and images to a calibration table, and to the proof that it keeps the accuracy."""
 
-from edge.quantize.calibration.calibrate import FEW_IMAGES, calibrate
-from edge.quantize.calibration.options import (
+from edge.quantize.make_table.calibrate import FEW_IMAGES, calibrate
+from edge.quantize.make_table.options import (
     Calibration,
     CalibrationHooks,
     CalibrationOptions,

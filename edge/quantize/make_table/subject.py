@@ -13,10 +13,10 @@ from edge.evaluate.truth import Labels
 from edge.model.file import ModelFile, read_model_file
 from edge.model.inspect import inspect_file
 from edge.model.obstacles import INTEGER_OPERATORS
-from edge.quantize.calibration.images import ImageSplit, find_images, require_decodable, split_images
-from edge.quantize.calibration.layers import layers_of
-from edge.quantize.calibration.options import CalibrationOptions
 from edge.quantize.forms import Forms
+from edge.quantize.make_table.images import ImageSplit, find_images, require_decodable, split_images
+from edge.quantize.make_table.layers import layers_of
+from edge.quantize.make_table.options import CalibrationOptions
 
 __all__ = ["Subject", "open_subject"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from edge.calibrate.observations import Observations, largest_of_both
 from edge.calibrate.observer import Observer
 from edge.protocols import ObservingEngine
-from edge.quantize.calibration.images import CalibrationImage
 from edge.quantize.feed import run_stills
+from edge.quantize.make_table.images import CalibrationImage
 from edge.types import MagnitudeCounts, ModelSpec, Observed
 
 __all__ = ["observe"]

@@ -12,9 +12,9 @@ from edge.engine.select import build_and_load
 from edge.evaluate.bootstrap import error_of_difference
 from edge.evaluate.coco_map import Accumulator
 from edge.evaluate.truth import GroundTruth, Labels
-from edge.quantize.calibration.images import CalibrationImage
 from edge.quantize.detections import coco_detector, detect_all
 from edge.quantize.forms import Forms
+from edge.quantize.make_table.images import CalibrationImage
 from edge.types import Detections, Precision
 
 __all__ = ["Proof", "Prover"]

@@ -15,10 +15,10 @@ from edge.engine.kind import BuildRequest, EngineKind
 from edge.engine.select import build_and_load
 from edge.errors import DatasetError
 from edge.evaluate.parity import best_candidates, compare_candidates, error_of_best
-from edge.quantize.calibration.images import CalibrationImage, still_source
-from edge.quantize.calibration.new_tables import tried_table
 from edge.quantize.feed import canvases_of, outputs_of
 from edge.quantize.forms import Forms
+from edge.quantize.make_table.images import CalibrationImage, still_source
+from edge.quantize.make_table.new_tables import tried_table
 from edge.types import Precision
 from edge.vision.heads import Candidates, Head, decode
 

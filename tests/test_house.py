@@ -25,6 +25,7 @@ FLOORS = [
     {"roofline", "track"},
     {"calibrate", "evaluate", "engine", "http", "media", "publish", "bundle", "device", "transport"},
     {"quantize", "client", "delivery"},
+    {"capacity"},
     {"deploy", "runtime", "demo"},
     {"cli"},
 ]

@@ -24,6 +24,11 @@ _COMMANDS = {
     "roofline": LazyCommand(
         "edge.cli.commands.roofline", "roofline", "Before buying: what bounds a model on a machine, layer by layer."
     ),
+    "capacity": LazyCommand(
+        "edge.cli.commands.capacity",
+        "capacity",
+        "Before buying: how many cameras a machine serves, what runs out first.",
+    ),
     "table": LazyCommand(
         "edge.cli.commands.table", "table", "Calibration tables: show, lint, diff; TensorRT caches and Q/DQ in and out."
     ),

@@ -87,6 +87,7 @@ _TO_PIPELINE = (
     "edge-runtime bench --pipeline {}",
     "edge-runtime doctor --pipeline {}",
     "edge-deploy bundle {} --no-golden",
+    "edge-deploy capacity {} --no-look",
 )
 _PIPELINES = {
     "gone.yaml": "gone.yaml: cannot be read: No such file or directory; give the path of a pipeline file",
@@ -204,6 +205,17 @@ _SINGLE: Sequence[Row] = (
     ("edge-deploy abacus", 2, "No such command 'abacus'"),
     ("edge-deploy inspect", 2, "Missing argument 'MODEL'"),
     ("edge-deploy inspect good.onnx --colour", 2, "No such option"),
+    ("edge-deploy capacity", 2, "Missing argument 'PIPELINE'"),
+    ("edge-deploy capacity good.yaml --machine orin-nan-8gb", 2, "none of that name (nearest: orin-nano-8gb"),
+    ("edge-deploy capacity good.yaml --machine /", 2, "there is none of that name"),
+    ("edge-deploy capacity good.yaml --machine orin-nx-8gb --all", 2, "leave --machine out"),
+    ("edge-deploy capacity good.yaml --headroom nan", 2, "expected a share from 0 to below 1"),
+    ("edge-deploy capacity good.yaml --headroom 1.5", 2, "expected a share from 0 to below 1"),
+    ("edge-deploy capacity good.yaml --timeout 0", 2, "--timeout"),
+    ("edge-deploy capacity good.yaml --assume 1080p", 2, "expected WIDTHxHEIGHT[@FPS][/CODEC]"),
+    ("edge-deploy capacity good.yaml --assume 640x360@0", 2, "expected more than 0"),
+    ("edge-deploy capacity good.yaml --stream z=640x360", 2, "the pipeline has none of that name"),
+    ("edge-deploy capacity engine.yaml", 2, "abacus"),
     ("edge-deploy listen --pipeline no-output.yaml", 2, "nothing would leave this machine"),
 )
 

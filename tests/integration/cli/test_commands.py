@@ -28,6 +28,7 @@ def command(name, *arguments, expected=0):
 COMMANDS = [
     *(("edge-deploy", name) for name in ("demo", "inspect", "calibrate", "evaluate", "compare", "table", "bundle")),
     ("edge-deploy", "roofline"),
+    ("edge-deploy", "capacity"),
     ("edge-deploy", "new"),
     ("edge-deploy", "listen"),
     ("edge-deploy", "doctor"),

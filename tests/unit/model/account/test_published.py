@@ -11,7 +11,7 @@ import pytest
 from edge.model.account import account_of_model
 from edge.model.graph import load_graph
 from edge.types import HeadFamily, ImageSize, ModelSpec, Precision, Preprocess
-from tests.support.published_yolo import yolov5, yolov8n
+from tests.support.published_yolo import yolo11, yolov5, yolov7, yolov8n
 
 SPEC = ModelSpec(
     path=Path("n.onnx"), name="n", sha256="0" * 64, family=HeadFamily.YOLOV8, input_name="images",
@@ -31,6 +31,27 @@ def test_operations_and_parameters_are_those_that_the_authors_count(make, gflops
     assert account.uncounted == ()
     assert account.operations / 1e9 == pytest.approx(gflops, rel=0.01)
     assert account.parameters == parameters
+
+
+# Of the authors' tables: millions of parameters, GFLOPs at 640.
+@pytest.mark.parametrize(
+    ("make", "gflops", "millions"),
+    [
+        (yolov7, 104.7, 36.9),
+        *(
+            (partial(yolo11, scale=scale), gflops, millions)
+            for scale, gflops, millions in (
+                ("n", 6.5, 2.6), ("s", 21.5, 9.4), ("m", 68.0, 20.1), ("l", 86.9, 25.3), ("x", 194.9, 56.9),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_others_are_as_their_authors_round_them(make, gflops, millions, tmp_path):
+    account = account_of_model(load_graph(make(tmp_path / "n.onnx")), SPEC, batch=1, float_type=Precision.FP32)
+
+    assert account.uncounted == ()
+    assert account.operations / 1e9 == pytest.approx(gflops, rel=0.01)
+    assert account.parameters / 1e6 == pytest.approx(millions, abs=0.05)
 
 
 def test_a_frame_of_yolov8n_in_layers(tmp_path):

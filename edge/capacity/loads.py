@@ -1,0 +1,322 @@
+"""Which part of each resource of a machine a pipeline takes: at least, and typically."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from edge.capacity.demand import Video
+from edge.capacity.evidence import HostCosts, evidence
+from edge.capacity.platform import Platform
+from edge.capacity.work import Work
+from edge.roofline.bound import bound_of_model
+from edge.types import Precision
+
+__all__ = ["Interval", "Load", "Loads", "loads_of"]
+
+_YUV_BYTES = 1.5  # of a pixel, as decoders give it
+_PASSES = 2  # written by the decoder, read by what scales
+_RGB_BYTES = 3
+_CANVASES = 2  # one at work, one that is filled
+_MIB = 1024 * 1024
+_PIXELS_1080P = 1920 * 1080
+_BITS = 8
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """From what cannot be beaten to what is typical; None: not known."""
+
+    least: float | None
+    typical: float | None
+
+    def __post_init__(self) -> None:
+        if self.least is not None and self.typical is not None and not 0 <= self.least <= self.typical * (1 + 1e-9):
+            raise ValueError(f"expected a bound that is no higher than what is typical, got {self}")
+
+    def times(self, factor: float) -> Interval:
+        """Return so many times as much."""
+        return Interval(
+            least=None if self.least is None else factor * self.least,
+            typical=None if self.typical is None else factor * self.typical,
+        )
+
+    def as_json(self) -> dict[str, float | None]:
+        """Return plain JSON values; the keys are stable."""
+        return {"least": self.least, "typical": self.typical}
+
+
+_UNKNOWN = Interval(least=None, typical=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """One resource.
+
+    Attributes:
+        name: of it.
+        used: in `unit`.
+        share: of what there is, 1 is all; None where one of the two is not known.
+        note: what is not known, or what it rests on.
+    """
+
+    name: str
+    unit: str
+    used: Interval
+    share: Interval
+    note: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; the keys are stable."""
+        return {
+            "resource": self.name,
+            "unit": self.unit,
+            "used": self.used.as_json(),
+            "share": self.share.as_json(),
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loads:
+    """All resources of a machine under one pipeline.
+
+    Attributes:
+        frames: of a full batch.
+        batch_s: what a full batch takes in the engine.
+        is_decoder_known: nothing has to be decoded of which it is not published how much of it fits.
+        latency_s: from a decoded frame to its detections; typically it has waited for others first.
+    """
+
+    platform: Platform
+    frames: int
+    batch_s: Interval
+    latency_s: Interval
+    is_decoder_known: bool
+    each: tuple[Load, ...]
+
+    @property
+    def least_share(self) -> float:
+        """The highest share of a resource that is used in any case."""
+        return max(load.share.least or 0.0 for load in self.each)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether no resource is used up in any case."""
+        return self.least_share <= 1 + _ROUNDING
+
+    @property
+    def typical_share(self) -> float | None:
+        """The highest share of a resource that is used typically; None where nobody knows it of the engine."""
+        if self.batch_s.typical is None:
+            return None
+        return max(load.share.typical or 0.0 for load in self.each)
+
+    @property
+    def first(self) -> Load:
+        """What runs out first: typically, or by the bounds where that is all that is known."""
+        if self.batch_s.typical is None:
+            return max(self.each, key=lambda load: load.share.least or 0.0)
+        return max(self.each, key=lambda load: load.share.typical or 0.0)
+
+    def is_served(self, headroom: float) -> bool:
+        """Return whether each resource has so much to spare, typically."""
+        share = self.typical_share
+        return share is not None and share <= 1 - headroom + _ROUNDING
+
+
+def loads_of(work: Work, platform: Platform) -> Loads | None:
+    """Return what a pipeline takes of a machine; None where the machine's peak in its precision is not known.
+
+    Batches are as full as they can be, as they are where the machine has no time to spare.
+    """
+    full = _batch_of(work.most_frames, work, platform)
+    if full is None:
+        return None
+    maker = _Maker(
+        work=work, platform=platform, full=full, mean=_mean_batch(work, platform, full), host=evidence().host
+    )
+    waited_s = work.max_wait_s if work.most_frames > 1 else 0.0
+    typical_s = full.typical_s
+    return Loads(
+        platform=platform,
+        frames=work.most_frames,
+        batch_s=Interval(least=full.least_s, typical=typical_s),
+        latency_s=Interval(least=full.least_s, typical=None if typical_s is None else waited_s + typical_s),
+        is_decoder_known=not maker.unknown_codecs,
+        each=(
+            maker.engine(),
+            maker.bandwidth(),
+            maker.memory(),
+            maker.decoder(),
+            maker.processor(),
+            maker.network(),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """What a batch takes of the engine.
+
+    Attributes:
+        least_s: what nobody beats, even if a model of a fixed batch were given a dynamic one.
+        reread_bytes: of weights that no cache holds.
+        moved_bytes: where each tensor passes through memory once.
+    """
+
+    least_s: float
+    typical_s: float | None
+    weight_bytes: float
+    reread_bytes: float
+    moved_bytes: float
+    precision: Precision
+
+    def towards(self, other: _Batch, share: float) -> _Batch:
+        """Return what lies between two."""
+
+        def between(mine: float, its: float) -> float:
+            return mine + share * (its - mine)
+
+        is_known = self.typical_s is not None and other.typical_s is not None
+        return _Batch(
+            least_s=between(self.least_s, other.least_s),
+            typical_s=between(self.typical_s or 0.0, other.typical_s or 0.0) if is_known else None,
+            weight_bytes=self.weight_bytes,
+            reread_bytes=self.reread_bytes,
+            moved_bytes=between(self.moved_bytes, other.moved_bytes),
+            precision=self.precision,
+        )
+
+
+def _batch_of(frames: int, work: Work, platform: Platform) -> _Batch | None:
+    account = work.model.account(frames)
+    bound = bound_of_model(account, platform.machine)
+    if bound is None:
+        return None
+    runs = max(1.0, frames / account.batch)  # of a model that is fixed to fewer frames
+    compute_s = sum(one.compute_s for one in bound.layers) / account.batch
+    kept_bytes = account.weight_bytes if bound.machine.l2_bytes is None else bound.machine.l2_bytes
+    reread_bytes = max(account.weight_bytes - kept_bytes, 0.0)
+    factors = platform.factors
+    return _Batch(
+        least_s=max(frames * compute_s, reread_bytes / bound.machine.bytes_per_s),
+        typical_s=None
+        if factors is None
+        else runs * max(factors.batch_s(bound.least_s, len(bound.layers)), bound.floor_s),
+        weight_bytes=account.weight_bytes,
+        reread_bytes=reread_bytes,
+        moved_bytes=runs * account.moved_bytes,
+        precision=account.precision,
+    )
+
+
+def _mean_batch(work: Work, platform: Platform, full: _Batch) -> _Batch:
+    """Return what a batch takes of as many frames as there are on average."""
+    few = min(int(work.frames + _ROUNDING), work.most_frames)
+    less = _batch_of(few, work, platform)
+    more = full if few + 1 >= work.most_frames else _batch_of(few + 1, work, platform)
+    assert less is not None
+    assert more is not None
+    return less.towards(more, max(work.frames - few, 0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Maker:
+    """Makes the loads, one resource after the other."""
+
+    work: Work
+    platform: Platform
+    full: _Batch
+    mean: _Batch
+    host: HostCosts
+
+    def engine(self) -> Load:
+        batch_s = Interval(least=self.mean.least_s, typical=self.mean.typical_s)
+        share = batch_s.times(self.work.batches_per_s)
+        return Load(name="GPU", unit="s/s", used=share, share=share, note=self._note_on_engine())
+
+    def _note_on_engine(self) -> str | None:
+        if self.platform.factors is None:
+            return "no figure that could be used was published of engines on such a machine"
+        if self.mean.precision is Precision.FP32:
+            return "published figures in FP32 are of TF32, which ours do not use: typical is by FP16 and INT8"
+        return None
+
+    def bandwidth(self) -> Load:
+        video = sum(camera.video.pixels_per_s for camera in self.work.cameras) * _YUV_BYTES * _PASSES
+        layers = Interval(least=self.mean.reread_bytes, typical=self.mean.moved_bytes).times(self.work.batches_per_s)
+        used = Interval(least=layers.least, typical=(layers.typical or 0.0) + video)
+        return self._load("memory bandwidth", "B/s", used, self.platform.machine.bytes_per_s)
+
+    def memory(self) -> Load:
+        size = self.work.model.spec.preprocess.size
+        pixels = self.work.most_frames * size.width * size.height
+        least = self.full.weight_bytes + _CANVASES * pixels * _RGB_BYTES
+        extra, note = 0.0, "of the card"
+        if self.platform.is_jetson:
+            extra = self._service_bytes
+            note = "without what CUDA and TensorRT take for themselves, which is not published"
+        used = Interval(least=least, typical=least + extra)
+        return self._load("memory", "B", used, self.platform.memory_bytes, note)
+
+    @property
+    def _service_bytes(self) -> float:
+        cost = self.host.memory_mib
+        streams = sum(camera.video.pixels for camera in self.work.cameras)
+        return (cost.base + cost.for_1080p * streams / _PIXELS_1080P) * _MIB
+
+    def decoder(self) -> Load:
+        if not self.platform.is_jetson:
+            return Load(name="decoder", unit="s/s", used=_UNKNOWN, share=_UNKNOWN, note="the processor decodes")
+        loads = [self.platform.decoder_load(camera.video) for camera in self.work.cameras]
+        known = [load for load in loads if load is not None]
+        share = Interval(least=sum(one.least for one in known), typical=sum(one.typical for one in known))
+        if not self.unknown_codecs:
+            return Load(name="decoder", unit="s/s", used=share, share=share)
+        note = f"how much {' and '.join(self.unknown_codecs)} this decoder does is not published: not counted"
+        share = share if known else _UNKNOWN
+        return Load(name="decoder", unit="s/s", used=share, share=share, note=note)
+
+    @property
+    def unknown_codecs(self) -> list[str]:
+        """Return what the decoder has to do, and nobody says how much of it fits."""
+        videos = [camera.video for camera in self.work.cameras if self.platform.is_jetson]
+        return sorted({one.codec for one in videos if one.codec and self.platform.decoder_load(one) is None})
+
+    def processor(self) -> Load:
+        typical = self.work.wanted_fps * self.host.frame_ms.value / 1e3
+        what = "reading, NMS and messages"
+        if not self.platform.is_jetson:
+            typical += sum(self._decoded_s(camera.video) for camera in self.work.cameras)
+            what = f"decoding, scaling, {what}"
+        note = f"{what}, in cores of an {self.host.cpu}: one of this machine was not measured"
+        used = Interval(least=None, typical=typical)
+        return Load(name="processor", unit="cores", used=used, share=_UNKNOWN, note=note)
+
+    def _decoded_s(self, video: Video) -> float:
+        """Return core seconds per second; a codec that was not measured counts as the dearest that was."""
+        if video.codec is None:
+            return 0.0
+        costs = self.host.decode_ms_1080p.values
+        return video.pixels_per_s / _PIXELS_1080P * costs.get(video.codec, max(costs.values())) / 1e3
+
+    def network(self) -> Load:
+        messages, size = self.work.messages, self.host.message_bytes
+        if not messages.goes_to_broker:
+            return Load(name="broker", unit="bit/s", used=_UNKNOWN, share=_UNKNOWN, note="the pipeline has none")
+        beats = len(self.work.cameras) / messages.heartbeat_s
+        least_per_s = {"all": self.work.wanted_fps, "change": min(beats, self.work.wanted_fps), "nonempty": 0.0}
+        full = size.empty + size.objects * size.for_object
+        used = Interval(
+            least=_BITS * least_per_s[messages.mode] * size.empty, typical=_BITS * self.work.wanted_fps * full
+        )
+        note = f"of JSON: from what has to be sent to {size.objects} objects in every frame"
+        return Load(name="broker", unit="bit/s", used=used, share=_UNKNOWN, note=note)
+
+    @staticmethod
+    def _load(name: str, unit: str, used: Interval, most: float | None, note: str | None = None) -> Load:
+        if most is None:
+            return Load(name=name, unit=unit, used=used, share=_UNKNOWN, note=note)
+        return Load(name=name, unit=unit, used=used, share=used.times(1 / most), note=note)

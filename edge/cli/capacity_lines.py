@@ -1,0 +1,141 @@
+"""Capacity in words: what is wanted, what each resource of a machine gives, what fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from edge.capacity.fit import MOST_CAMERAS, Answer
+from edge.capacity.loads import Interval, Load
+from edge.capacity.work import Work
+from edge.cli.account_lines import aligned, amount, precision_word
+
+__all__ = ["answer_lines", "smallest_line", "summary_lines", "work_lines"]
+
+_UNKNOWN = "?"
+_SHARE = "s/s"
+_LEAST_FPS = 0.05
+_NOTHING = Interval(least=None, typical=None)
+_HEAD = ("at least", "typical", "resource", "that is")
+_SUMMARY_HEAD = ("cameras", "never more", "GPU", "watts", "verdict", "first", "machine")
+
+
+def work_lines(work: Work) -> Iterator[str]:
+    """Yield what the pipeline wants, and each stream with where its facts come from."""
+    count = len(work.cameras)
+    streams = "1 stream" if count == 1 else f"{count} streams"
+    yield (
+        f"{work.model.spec.name} in {precision_word(work.model.precision)}, {streams}: "
+        f"{work.wanted_fps:.4g} frames per second to infer, {work.decoded_fps:.4g} to decode"
+    )
+    rows = [(camera.id, str(camera.video), f"{camera.wanted_fps:.4g}", camera.origin.value, camera.why or "")
+            for camera in work.cameras]  # fmt: skip
+    yield from aligned([("stream", "sends", "inferred", "known", "because"), *rows], texts=5)
+
+
+def answer_lines(answer: Answer) -> Iterator[str]:
+    """Yield what a machine gives, resource by resource, and what follows from that."""
+    platform, loads = answer.platform, answer.loads
+    watts = "" if platform.watts is None else f", {platform.watts:g} W"
+    yield f"{platform.machine.title} ({platform.called}){watts}"
+    if loads is None or answer.fit is None:
+        yield "its peaks in this precision are not published: nothing can be said"
+        return
+    yield from aligned([_HEAD, *map(_cells, loads.each)])
+    yield from (f"{load.name}: {load.note}" for load in loads.each if load.note is not None)
+    yield f"a batch of {loads.frames} in the engine: {_ms(loads.batch_s)}; with waiting for it: {_ms(loads.latency_s)}"
+    yield _verdict(answer)
+    yield f"runs out first: {loads.first.name}"
+    yield _fit(answer)
+    if answer.is_beyond_bound or (answer.fit.typical is not None and not answer.is_served):
+        yield _slower(answer)
+
+
+def _cells(load: Load) -> tuple[str, ...]:
+    is_its_own = load.unit == _SHARE or load.used == _NOTHING
+    used = "" if is_its_own else f"{_amount(load.used.least)} to {_amount(load.used.typical)}{load.unit}"
+    return _percent(load.share.least), _percent(load.share.typical), load.name, used
+
+
+def _amount(value: float | None) -> str:
+    return f"{_UNKNOWN} " if value is None else amount(value) + ("" if value >= 1e3 else " ")
+
+
+def _percent(share: float | None) -> str:
+    return _UNKNOWN if share is None else f"{100 * share:.3g} %"
+
+
+def _ms(times: Interval) -> str:
+    typical = "nothing typical is known" if times.typical is None else f"typically {1e3 * times.typical:.3g} ms"
+    return f"at least {1e3 * (times.least or 0.0):.3g} ms, {typical}"
+
+
+def _verdict(answer: Answer) -> str:
+    free = f"with {_percent(answer.headroom)} of each resource to spare"
+    if answer.is_beyond_bound:
+        return "cannot be served: beyond what the machine can do at most"
+    if answer.loads is not None and answer.loads.typical_share is None:
+        return "within its bounds; what is typical is not known"
+    return f"served {free}" if answer.is_served else f"not served {free}"
+
+
+def _fit(answer: Answer) -> str:
+    assert answer.fit is not None
+    never = f"never more than {_count(answer.fit.most)}"
+    if answer.fit.typical is None:
+        return f"such cameras: {never}"
+    return f"such cameras: {answer.fit.typical} with the headroom, {never} with none"
+
+
+def _count(cameras: int) -> str:
+    return f"{MOST_CAMERAS} or more" if cameras == MOST_CAMERAS else f"{cameras}"
+
+
+def _slower(answer: Answer) -> str:
+    words = []
+    if answer.typical_fps is not None and _LEAST_FPS <= answer.typical_fps < math.inf:
+        words.append(f"all of them with max_fps {answer.typical_fps:.3g} and the headroom")
+    if _LEAST_FPS <= answer.most_fps < math.inf:
+        words.append(f"never with more than max_fps {answer.most_fps:.3g}")
+    return f"what would fit: {', '.join(words)}" if words else "max_fps does not help: it leaves decoding as it is"
+
+
+def summary_lines(answers: Sequence[Answer]) -> Iterator[str]:
+    """Yield a head, and a line for each machine; those of which nothing is known behind them."""
+    rows = [_summary_cells(answer) for answer in answers if answer.loads is not None]
+    yield from aligned([_SUMMARY_HEAD, *rows], texts=3)
+    for answer in answers:
+        if answer.loads is None:
+            yield f"{answer.platform.called}: its peaks in this precision are not published"
+
+
+def _summary_cells(answer: Answer) -> tuple[str, ...]:
+    loads, fit, watts = answer.loads, answer.fit, answer.platform.watts
+    assert loads is not None
+    assert fit is not None
+    gpu = loads.each[0].share
+    verdict = "beyond its bound" if answer.is_beyond_bound else "served" if answer.is_served else "not served"
+    if not answer.is_beyond_bound and loads.typical_share is None:
+        verdict = _UNKNOWN
+    return (
+        _UNKNOWN if fit.typical is None else f"{fit.typical}",
+        _count(fit.most),
+        f"{_percent(gpu.least)} to {_percent(gpu.typical)}",
+        "" if watts is None else f"{watts:g}",
+        verdict,
+        loads.first.name + ("" if loads.is_decoder_known else ", without the decoder"),
+        answer.platform.called,
+    )
+
+
+def smallest_line(best: Answer | None, headroom: float) -> str:
+    """Return which module serves the pipeline, and in which power mode."""
+    if best is None:
+        return f"No Jetson of the table serves this with {_percent(headroom)} to spare."
+    watts = "" if best.platform.watts is None else f" ({best.platform.watts:g} W)"
+    is_known = best.loads is not None and best.loads.is_decoder_known
+    but = "" if is_known else "; its decoder is not counted, since nobody publishes what it does of these videos"
+    return (
+        f"The smallest Jetson that serves this with {_percent(headroom)} to spare: "
+        f"{best.platform.machine.title}{watts}, --machine {best.platform.called}{but}"
+    )

@@ -1,0 +1,119 @@
+"""The evidence: our accounts in it are right, nothing published beats its bound, and how well it predicts itself."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import pytest
+
+from edge.capacity.evidence import Measured, evidence, factors_of, left_one_out, read_evidence
+from edge.errors import ConfigError
+from edge.roofline.bound import bound_of_model
+from edge.roofline.machines import find_machine
+from edge.types import Precision
+from tests.support.evidence_page import evidence_lines, rest_lines
+from tests.support.published_speed import published_account
+
+ROOT = Path(__file__).parents[3]
+ROWS = evidence().engine
+NANO, NX, AGX = "orin-nano-8gb-super", "orin-nx-16gb", "agx-orin-64gb"
+
+
+def called(row):
+    return f"{row.model}-{row.precision.value}-{row.batch}-{row.machine}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=called)
+def test_an_account_in_the_file_is_what_the_published_network_gives_and_the_figure_is_slower(row):
+    account = published_account(row.model, size=row.size_px, precision=row.precision, batch=row.batch)
+    bound = bound_of_model(account, find_machine(row.machine))
+
+    assert len(bound.layers) == row.layers
+    assert 1e3 * bound.least_s == pytest.approx(row.least_ms, abs=1e-4)
+    assert 1e3 * bound.floor_s == pytest.approx(row.floor_ms, abs=1e-4)
+    assert bound.floor_s < bound.least_s < row.batch_ms / 1e3
+
+
+# Figures that are not used: FP32 as TensorRT computes it, which is TF32, so no faster than FP16; and other pipelines.
+@pytest.mark.parametrize(
+    ("model", "precision", "batch", "machine", "batch_ms"),
+    [
+        *(
+            ("yolo11" + s, "fp16", 1, NANO, ms)
+            for s, ms in zip("nsmlx", (7.60, 13.29, 28.21, 35.59, 67.32), strict=True)
+        ),
+        ("yolo11n", "fp16", 1, NX, 8.05),
+        ("yolo11n", "int8", 1, AGX, 2.22),
+        *(("yolov7", "fp16", 1, AGX, 1e3 / fps) for fps in (126, 124, 120)),
+        *(("yolov7", "int8", 1, AGX, 1e3 / fps) for fps in (180, 175, 128)),
+        *(("yolov7", "fp16", 16, AGX, 16e3 / fps) for fps in (162, 145, 135)),
+        *(("yolov7", "int8", 16, AGX, 16e3 / fps) for fps in (264, 135)),
+    ],
+)
+def test_what_is_left_out_is_slower_than_its_bound_too(model, precision, batch, machine, batch_ms):
+    account = published_account(model, size=640, precision=Precision(precision), batch=batch)
+    bound = bound_of_model(account, find_machine(machine))
+
+    assert 1e3 * bound.floor_s < 1e3 * bound.least_s < batch_ms
+
+
+def made(least_ms, layers, *, of_least, layer_ms, model="m"):
+    return Measured(
+        model=model, size_px=640, precision=Precision.FP16, batch=1, machine="x", least_ms=least_ms, floor_ms=0.1,
+        layers=layers, batch_ms=of_least * least_ms + layer_ms * layers, source="s",
+    )  # fmt: skip
+
+
+def test_factors_are_those_that_figures_were_made_by():
+    rows = [made(least, layers, of_least=2.5, layer_ms=0.03) for least, layers in ((1, 50), (3, 70), (9, 200), (2, 90))]
+    found = factors_of(rows)
+
+    assert (found.of_least, found.layer_s) == (pytest.approx(2.5), pytest.approx(3e-5))
+    assert found.batch_s(0.004, 100) == pytest.approx(0.013)
+    assert left_one_out(rows) == pytest.approx([0.0] * 4)
+
+
+def test_a_row_that_is_left_out_does_not_predict_itself():
+    rows = [
+        made(least, layers, of_least=2.5, layer_ms=0.03, model=f"m{layers}")
+        for least, layers in ((1, 50), (3, 70), (9, 200))
+    ]
+    odd = made(5, 80, of_least=5, layer_ms=0.06, model="odd")
+
+    assert left_one_out([*rows, odd])[-1] == pytest.approx(-0.5)
+    assert left_one_out([*rows, odd, odd], is_whole_model=True)[-1] == pytest.approx(-0.5)
+    assert left_one_out([*rows, odd, made(5, 80, of_least=5, layer_ms=0.06)])[3] > -0.45
+
+
+def test_the_evidence_predicts_what_is_left_out_of_it():
+    errors = [abs(error) for error in left_one_out(ROWS)]
+    strangers = [abs(error) for error in left_one_out(ROWS, is_whole_model=True)]
+
+    assert statistics.mean(errors) < 0.14
+    assert statistics.mean(strangers) < 0.17
+    assert max(strangers) < 0.55
+    assert all(error > -0.35 for error in left_one_out(ROWS))  # nothing takes half as long again as predicted
+
+
+def test_the_page_has_the_table_as_it_follows_from_the_file():
+    page = (ROOT / "docs/capacity.md").read_text(encoding="utf-8")
+
+    for line in (*evidence_lines(), *rest_lines()):
+        assert line in page, f"python -m tests.support.evidence_page: {line}"
+
+
+def test_a_file_that_is_no_evidence_is_refused(tmp_path):
+    text = (ROOT / "edge/capacity/evidence.yaml").read_text(encoding="utf-8")
+
+    def told(changed):
+        path = tmp_path / "e.yaml"
+        path.write_text(changed)
+        with pytest.raises(ConfigError) as raised:
+            read_evidence(path)
+        return str(raised.value)
+
+    assert "expected edge.evidence/1, got 'edge.evidence/2'" in told(text.replace("evidence/1", "evidence/2"))
+    assert "does not explain: hearsay" in told(text.replace("source: cudla}", "source: hearsay}", 1))
+    assert "colour: unknown key" in told(text + "colour: red\n")
+    assert "batch_ms" in told(text.replace("batch_ms: 1.82", "batch_ms: 0", 1))

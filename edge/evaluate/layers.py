@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -201,6 +201,11 @@ class LayerErrors:
             if name in self._quantizations:
                 sums.add_losses(np.abs(chunk), self._quantizations[name])
 
+    def join(self, other: LayerErrors) -> None:
+        """Add what `other` has counted; sums of signal and noise depend on the order in the last bits."""
+        for name, sums in other._sums.items():
+            self._sums.setdefault(name, _Sums()).join(sums)
+
     def sqnr_db(self, name: str) -> float:
         """Return signal to noise of a tensor in dB; infinite without noise, NaN without both.
 
@@ -229,10 +234,18 @@ class LayerErrors:
         )
 
 
+@dataclass(slots=True)
 class _Sums:
-    def __init__(self) -> None:
-        self.signal = self.noise = 0.0
-        self.values = self.above_zero = self.clipped = self.dead = 0
+    signal: float = 0.0
+    noise: float = 0.0
+    values: int = 0
+    above_zero: int = 0
+    clipped: int = 0
+    dead: int = 0
+
+    def join(self, other: _Sums) -> None:
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
     def add_noise(self, exact: NDArray[np.float64], rounded: NDArray[np.float32]) -> None:
         self.signal += _power(exact)

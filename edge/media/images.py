@@ -20,12 +20,24 @@ from edge.media.picture_header import stated_size
 from edge.reading import read_file
 from edge.types import ImageSize
 
-__all__ = ["MAX_PIXELS", "colour_of", "draw_boxes", "encode_jpeg", "read_image", "resize", "write_image"]
+__all__ = [
+    "MAX_FILE_BYTES",
+    "MAX_PIXELS",
+    "colour_of",
+    "decode_image",
+    "draw_boxes",
+    "encode_jpeg",
+    "read_image",
+    "resize",
+    "write_image",
+]
 
 MAX_PIXELS = 64 << 20
 """Of one image: 8192 x 8192, twice an 8K camera's; decoded and turned to RGB it takes 6 bytes a pixel, 384 MiB."""
 
-_MAX_FILE_BYTES = 512 << 20  # twice what so many pixels take uncompressed
+MAX_FILE_BYTES = 512 << 20
+"""Of one image file: twice what so many pixels take uncompressed."""
+
 _GOLDEN_RATIO = 0.618033988749895
 
 
@@ -47,12 +59,21 @@ def read_image(path: Path) -> NDArray[np.uint8]:
     Raises:
         DatasetError: if it cannot be read, is not an image, or states more than `MAX_PIXELS`, whatever its length.
     """
-    cv2 = _load()
     try:
         # imread cannot tell a missing file from a damaged one.
-        content = read_file(path, most_bytes=_MAX_FILE_BYTES, follows_links=True)
+        content = read_file(path, most_bytes=MAX_FILE_BYTES, follows_links=True)
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
+    return decode_image(path, content)
+
+
+def decode_image(path: Path, content: bytes) -> NDArray[np.uint8]:
+    """Return the content of the image file at `path` as `read_image` does.
+
+    Raises:
+        DatasetError: if it is not an image, or states more than `MAX_PIXELS`, whatever its length.
+    """
+    cv2 = _load()
     _check_size(path, content)
     data = np.frombuffer(content, np.uint8)
     try:

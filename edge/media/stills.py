@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from edge.errors import DatasetError, EndOfStream, SourceError
 from edge.media.images import read_image, resize
@@ -33,12 +36,26 @@ def list_images(folder: Path) -> list[Path]:
 class StillSource:
     """Implements `edge.protocols.FrameSource`: one frame per image, in the order given, numbered from 1.
 
+    Args:
+        stream: what it is called.
+        images: a folder, or files.
+        preprocess: that the frames are scaled for.
+        read: gives the image of a file, uint8 (H, W, 3) RGB, for those who do not have it at its path.
+
     Attributes:
         current_path: the file of the frame that was read last.
     """
 
-    def __init__(self, stream: StreamId, images: Path | Sequence[Path], *, preprocess: Preprocess) -> None:
+    def __init__(
+        self,
+        stream: StreamId,
+        images: Path | Sequence[Path],
+        *,
+        preprocess: Preprocess,
+        read: Callable[[Path], NDArray[np.uint8]] = read_image,
+    ) -> None:
         self._stream = stream
+        self._read = read
         self._images = images
         self._preprocess = preprocess
         self._paths: Sequence[Path] = ()
@@ -80,7 +97,7 @@ class StillSource:
             raise EndOfStream(f"{self._stream}: {self._next} images were read")
         path = self._paths[self._next]
         try:
-            image = read_image(path)
+            image = self._read(path)
         except DatasetError as error:
             raise SourceError(error.problem, is_permanent=True) from error
         self._next += 1

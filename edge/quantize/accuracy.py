@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edge.engine.kind import BuildRequest, EngineKind
-from edge.engine.select import build_and_load
+from edge.engine.kind import EngineKind
 from edge.errors import DatasetError
 from edge.evaluate.coco_map import Accumulator, Accuracy
 from edge.evaluate.cocotools import map_by_pycocotools
@@ -18,9 +17,11 @@ from edge.evaluate.truth import GroundTruth
 from edge.media.stills import list_images
 from edge.model.file import read_model_file
 from edge.model.inspect import ModelOverrides, inspect_file
-from edge.quantize.detections import coco_detector, detect_all
+from edge.quantize.crew import Crew, Here
+from edge.quantize.detections import Detecting
 from edge.quantize.forms import Forms
 from edge.quantize.precision import ComputedPrecision, choose_precision
+from edge.quantize.stills import UnreadImage
 from edge.types import Detections, ModelSpec, Precision
 
 __all__ = ["Evaluation", "EvaluationOptions", "evaluate_model"]
@@ -95,7 +96,11 @@ class Evaluation:
 
 
 def evaluate_model(
-    options: EvaluationOptions, kind: EngineKind, *, on_image: Callable[[], None] = lambda: None
+    options: EvaluationOptions,
+    kind: EngineKind,
+    *,
+    on_image: Callable[[], None] = lambda: None,
+    crew: Crew | None = None,
 ) -> Evaluation:
     """Return the mAP of a model on a set of images.
 
@@ -103,6 +108,7 @@ def evaluate_model(
         options: model, images, labels, precision, table.
         kind: of the engine that runs it.
         on_image: called after each image.
+        crew: who does the work; None: this process.
 
     Raises:
         EdgeError: if model, images, labels, precision or table cannot be used.
@@ -113,26 +119,24 @@ def evaluate_model(
     labels = open_labels(options.labels, spec.labels)
     computed = choose_precision(spec, precision=options.precision, table=options.table, graph=file.graph)
     forms = Forms(spec, computed.table, file=file)
-    request = BuildRequest(precision=computed.precision, max_batch=_BATCH, options=kind.options_type())
-    engine, started = build_and_load(kind, forms, request), time.monotonic()
+    work = Detecting(kind=kind, forms=forms, max_batch=_BATCH, precision=computed.precision)
     accumulator = Accumulator()
     kept: dict[str, tuple[Detections, GroundTruth]] = {}
-    try:
-        for header, found in detect_all(paths, engine, coco_detector(spec)):
-            stem = paths[header.frame - 1].stem
-            truth = labels.truth(stem, header.source_size)
-            accumulator.add(stem, found, truth)
+    with (crew or Here()).take_on(work) as job:
+        started = time.monotonic()
+        found_on = job.each([UnreadImage(path) for path in paths], on_item=on_image)
+        for path, (size, found) in zip(paths, found_on, strict=True):
+            truth = labels.truth(path.stem, size)
+            accumulator.add(path.stem, found, truth)
             if options.is_cross_checked:
-                kept[stem] = (found, truth)
-            on_image()
-    finally:
-        engine.close()
+                kept[path.stem] = (found, truth)
+        engine = job.engine
     return Evaluation(
         spec=spec,
         precision=computed.precision,
         int8_mac_share=_int8_mac_share(forms, computed),
         table=options.table,
-        engine=engine.name,
+        engine=engine,
         accuracy=accumulator.result(),
         unlabelled=labels.unlabelled,
         left_out=labels.left_out,

@@ -2,33 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
+from edge.engine.kind import BuildRequest
+from edge.engine.select import build_and_load
 from edge.protocols import Engine
+from edge.quantize.crew import ReadImage
 from edge.quantize.feed import run_stills
-from edge.types import Detections, FrameHeader, ModelSpec
+from edge.quantize.stills import StillImage
+from edge.quantize.stills_tool import StillsTool, StillsWork
+from edge.types import Detections, ImageSize, ModelSpec, Precision
 from edge.vision.detect import Detector
 from edge.vision.heads import Head
 
-__all__ = ["coco_detector", "detect_all"]
+__all__ = ["Detecting", "coco_detector"]
 
 # COCO's own protocol: every candidate counts, down to where it no longer changes the precision-recall curve.
 SCORE_THRESHOLD = 0.001
 IOU_THRESHOLD = 0.65
 MAX_DETECTIONS = 300
 
+Seen = tuple[ImageSize, Detections]
 
-def detect_all(paths: Sequence[Path], engine: Engine, detector: Detector) -> Iterator[tuple[FrameHeader, Detections]]:
-    """Yield the detections on each image, in order.
 
-    Raises:
-        DatasetError: if an image cannot be read.
-        EngineError: if an inference failed.
-    """
-    for placed, output in run_stills(paths, engine):
-        found = detector.detect(output, [letterbox for _, letterbox in placed])
-        yield from zip((header for header, _ in placed), found, strict=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detecting(StillsWork):
+    """The size of each image, and what is detected on it by COCO's protocol, in `precision`."""
+
+    precision: Precision
+
+    def open(self) -> _Detecting:
+        """Return an engine with a decoder behind it."""
+        options = self.kind.options_type()
+        request = BuildRequest(precision=self.precision, max_batch=self.max_batch, options=options)
+        return _Detecting(build_and_load(self.kind, self.forms, request), coco_detector(self.forms.spec))
+
+
+class _Detecting(StillsTool[Engine]):
+    def __init__(self, engine: Engine, detector: Detector) -> None:
+        super().__init__(engine)
+        self._detector = detector
+
+    def run(self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]) -> Iterator[Seen]:
+        for placed, output in run_stills([image.path for image in items], self._engine, read=read):
+            found = self._detector.detect(output, [letterbox for _, letterbox in placed])
+            for (header, _), detections in zip(placed, found, strict=True):
+                yield header.source_size, detections
+                on_item()
 
 
 def coco_detector(spec: ModelSpec) -> Detector:

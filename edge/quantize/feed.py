@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import DatasetError, EndOfStream, SourceError
+from edge.media.images import read_image
 from edge.media.stills import StillSource
 from edge.protocols import FrameSource, Runner
 from edge.types import Frame, FrameHeader, Letterbox, Preprocess, StreamId
@@ -27,16 +28,18 @@ Placed = tuple[FrameHeader, Letterbox]
 T_co = TypeVar("T_co", covariant=True)
 
 
-def run_stills(paths: Sequence[Path], engine: Runner[T_co]) -> Iterator[tuple[Sequence[Placed], T_co]]:
+def run_stills(
+    paths: Sequence[Path], engine: Runner[T_co], *, read: Callable[[Path], NDArray[np.uint8]] = read_image
+) -> Iterator[tuple[Sequence[Placed], T_co]]:
     """Yield what comes out of each canvas of images, and which of them were on its rows; in order.
 
-    What is yielded is valid until the next step.
+    What is yielded is valid until the next step. `read` as in `StillSource`.
 
     Raises:
         DatasetError: if an image cannot be read.
         EngineError: if an inference failed.
     """
-    source = StillSource(StreamId("images"), paths, preprocess=engine.preprocess)
+    source = StillSource(StreamId("images"), paths, preprocess=engine.preprocess, read=read)
     try:
         source.open()
         yield from feed(source, engine)

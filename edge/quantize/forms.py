@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from edge.calibrate.apply import quantized_model
 from edge.calibrate.cache import CalibrationCache, cache_text
@@ -48,6 +49,10 @@ class Forms:
         self._read = file
         self._float16: bytes | None = None
         self._qdq: dict[QdqForm, QdqModel] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel without the forms that were made so far."""
+        return _forms_of, (self._spec, self._table, self._file, self._means)
 
     @property
     def spec(self) -> ModelSpec:
@@ -138,3 +143,9 @@ class Forms:
                 hint="name a table (edge-deploy calibrate), or use fp32",
             )
         return self._table
+
+
+def _forms_of(
+    spec: ModelSpec, table: CalibrationTable | None, file: ModelFile, means: Mapping[str, Sequence[float]] | None
+) -> Forms:
+    return Forms(spec, table, file=file, means=means)

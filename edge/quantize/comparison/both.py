@@ -15,8 +15,6 @@ from edge.types import Preprocess
 
 __all__ = ["Both", "Tensors"]
 
-_KEPT_CANVASES = 4  # of the first images, to time both models with
-
 Tensors = Mapping[str, NDArray[np.float32]]
 
 
@@ -38,7 +36,6 @@ class Both:
         exact, in_int8 = forms.float_model(), dataclasses.replace(spec, is_quantized=True)
         self._float: ActivationEngine = kind.activations(spec, names, max_batch=rows, content=exact)
         self._int8: ActivationEngine = kind.activations(in_int8, [*names, *inside], max_batch=rows, content=quantized)
-        self.first_canvases: list[NDArray[np.uint8]] = []
 
     @property
     def name(self) -> str:
@@ -62,10 +59,7 @@ class Both:
 
     def start(self, index: int, count: int) -> None:
         """Begin inference of the first `count` rows of canvas `index` by both."""
-        canvas = self.canvases[index]
-        if len(self.first_canvases) < _KEPT_CANVASES:
-            self.first_canvases.append(canvas.copy())
-        self._int8.canvases[index][:] = canvas
+        self._int8.canvases[index][:] = self.canvases[index]
         self._float.start(index, count)
         self._int8.start(index, count)
 

@@ -8,25 +8,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edge.calibrate.apply import usable_table
 from edge.calibrate.histogram import Histogram
-from edge.calibrate.observer import Observer
 from edge.engine.kind import EngineKind, QdqForm
-from edge.evaluate.layers import Layer, LayerError, LayerErrors, LayerTimes
-from edge.media.stills import list_images
+from edge.evaluate.layers import LayerError
+from edge.media.stills import StillSource, list_images
 from edge.model.cost import resolved_for_one
 from edge.model.file import read_model_file
 from edge.model.inspect import inspect_file
 from edge.model.qdq.float_copies import with_float_copies
-from edge.quantize.comparison.both import Both, Tensors
-from edge.quantize.comparison.layers import compared_layers, watched_tensors
+from edge.quantize.comparison.layers import compared_layers
+from edge.quantize.comparison.noise import Comparing, Noise
 from edge.quantize.comparison.times import times_of
-from edge.quantize.feed import run_stills
+from edge.quantize.crew import Crew, Here
+from edge.quantize.feed import canvases_of
 from edge.quantize.forms import Forms
-from edge.types import ModelSpec
+from edge.quantize.stills import UnreadImage
+from edge.types import ModelSpec, StreamId
 
 __all__ = ["Comparison", "ComparisonOptions", "compare_model", "images_to_compare"]
+
+_TIMED_CANVASES = 4  # of the first images, to time both models with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +89,11 @@ def images_to_compare(options: ComparisonOptions) -> list[Path]:
 
 
 def compare_model(
-    options: ComparisonOptions, kind: EngineKind, *, on_step: Callable[[], None] = lambda: None
+    options: ComparisonOptions,
+    kind: EngineKind,
+    *,
+    on_step: Callable[[], None] = lambda: None,
+    crew: Crew | None = None,
 ) -> Comparison:
     """Return what each layer loses and saves in INT8 by a table.
 
@@ -93,6 +101,7 @@ def compare_model(
         options: model, table, images.
         kind: of the engines that run both models.
         on_step: called after each image, and after each of the TIMED_RUNS.
+        crew: who runs the images; None: this process. Times are those of this machine in any case.
 
     Raises:
         EdgeError: if model, table or images cannot be used; nothing has run then, but for an image that is damaged.
@@ -104,16 +113,13 @@ def compare_model(
     resolved = resolved_for_one(file.graph, spec)
     with_copies, copies = with_float_copies(quantized, resolved)
     layers = compared_layers(resolved, spec, quantized, copies)
-    noise, both = _Noise(layers), Both(kind, forms, with_copies, watched_tensors(layers), inside=tuple(copies.values()))
-    try:
-        for placed, (exact, rounded) in run_stills(paths, both):
-            noise.add(exact, rounded)
-            for _ in placed:
-                on_step()
-        engine = both.name
-    finally:
-        both.close()
-    times = times_of(kind, forms, quantized.model, layers, canvases=both.first_canvases, on_run=on_step)
+    noise = Noise(layers)
+    work = Comparing(kind=kind, forms=forms, max_batch=spec.batch or 1, layers=layers, with_copies=with_copies)
+    with (crew or Here()).take_on(work) as job:
+        for part in job.each([UnreadImage(path) for path in paths], on_item=on_step):
+            noise.join(part)
+        engine = job.engine
+    times = times_of(kind, forms, quantized.model, layers, canvases=_first_canvases(paths, spec), on_run=on_step)
     return Comparison(
         spec=spec,
         table=options.table,
@@ -126,27 +132,11 @@ def compare_model(
     )
 
 
-class _Noise:
-    """What is seen of layers in both models, image by image."""
-
-    def __init__(self, layers: Sequence[Layer]) -> None:
-        self._layers = layers
-        self._observer = Observer()
-        self.errors = LayerErrors({one.input_: one.quantization for one in layers if one.quantization is not None})
-
-    def add(self, exact: Tensors, rounded: Tensors) -> None:
-        for name, values in exact.items():
-            self.errors.add(name, values, rounded[name])
-        for layer in self._layers:
-            if layer.float_copy is not None:
-                self.errors.add(layer.float_copy, rounded[layer.float_copy], rounded[layer.output])
-        for name in dict.fromkeys(layer.input_ for layer in self._layers):
-            self._observer.observe(name, exact[name])
-
-    @property
-    def inputs(self) -> Mapping[str, Histogram]:
-        return self._observer.histograms
-
-    def of_layers(self, times: Mapping[str, LayerTimes]) -> tuple[LayerError, ...]:
-        macs = sum(layer.macs for layer in self._layers)
-        return tuple(self.errors.result(one, all_macs=macs, times=times.get(one.name)) for one in self._layers)
+def _first_canvases(paths: Sequence[Path], spec: ModelSpec) -> list[NDArray[np.uint8]]:
+    """Return uint8 (batch of the model or 1, H, W, 3) of the first images, as often as need be."""
+    rows = spec.batch or 1
+    source = StillSource(StreamId("images"), paths[: _TIMED_CANVASES * rows], preprocess=spec.preprocess)
+    source.open()
+    singles = list(canvases_of(source, spec.preprocess))
+    singles += singles * (-len(singles) % rows)
+    return [np.stack(singles[first : first + rows]) for first in range(0, len(singles) // rows * rows, rows)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 from edge.calibrate.lint.check import lint_table
 from edge.calibrate.lint.facts import facts_of_graph
-from edge.calibrate.observations import Observations
+from edge.calibrate.observations import Observations, merge_observations
 from edge.calibrate.observations_file import read_observations
 from edge.calibrate.peaks import tensors_to_look_at
 from edge.calibrate.search import Choice, Found, Limits, search
@@ -14,19 +15,21 @@ from edge.calibrate.table import CalibrationTable
 from edge.engine.kind import EngineKind
 from edge.engine.select import quick_kind
 from edge.model.qdq import corrected_tensors, quantizable_tensors
+from edge.quantize.crew import Crew, Here
 from edge.quantize.forms import Forms
 from edge.quantize.make_table.earlier import merged, require_unseen
 from edge.quantize.make_table.layers import layers_of
 from edge.quantize.make_table.library import able_kind, seen_by_calibrator, table_by_calibrator
-from edge.quantize.make_table.means import channel_means
+from edge.quantize.make_table.means import MeansOfEach, mean_of_all
 from edge.quantize.make_table.new_tables import made_table, ranges_by_method, with_means
-from edge.quantize.make_table.observe import observe
+from edge.quantize.make_table.observe import Observing
 from edge.quantize.make_table.options import Calibration, CalibrationHooks, CalibrationOptions, LibraryCalibrator
 from edge.quantize.make_table.promise import Promise
 from edge.quantize.make_table.proof import Prover
+from edge.quantize.make_table.references import references_of
 from edge.quantize.make_table.stages import Stages
 from edge.quantize.make_table.subject import open_subject
-from edge.quantize.make_table.trials import Trials
+from edge.quantize.make_table.trials import Trials, Trying
 
 __all__ = ["FEW_IMAGES", "calibrate"]
 
@@ -39,29 +42,37 @@ Ranges = Mapping[str, Mapping[str, float]]
 Means = Mapping[str, Sequence[float]]
 
 
-def calibrate(options: CalibrationOptions, kind: EngineKind, hooks: CalibrationHooks | None = None) -> Calibration:
+def calibrate(
+    options: CalibrationOptions,
+    kind: EngineKind,
+    hooks: CalibrationHooks | None = None,
+    *,
+    crew: Crew | None = None,
+) -> Calibration:
     """Return a table for a model, proven where labels are given or the method is searched.
 
     Args:
         options: what to calibrate, and how.
         kind: of the engines that look at the model, try and prove.
         hooks: told of stages and steps.
+        crew: who looks, tries and proves; None: this process. A calibrator of a library runs in this process anyway.
 
     Raises:
         VerificationError: if INT8 loses more than was promised, whatever stays in float.
         EdgeError: if model, images, labels or histograms cannot be used.
     """
-    return _Run(options, kind, hooks or CalibrationHooks()).result()
+    return _Run(options, kind, hooks or CalibrationHooks(), crew or Here()).result()
 
 
 class _Run:
     """One calibration, stage by stage."""
 
-    def __init__(self, options: CalibrationOptions, kind: EngineKind, hooks: CalibrationHooks) -> None:
+    def __init__(self, options: CalibrationOptions, kind: EngineKind, hooks: CalibrationHooks, crew: Crew) -> None:
         if options.calibrator is not None:
             able_kind(kind, options.calibrator)
         self._options = options
         self._kind = kind
+        self._crew = crew
         self._stages = Stages(hooks)
         self._subject = open_subject(options)
         self._forms, self._split = self._subject.forms, self._subject.split
@@ -99,23 +110,18 @@ class _Run:
         if not images:
             return merged(earlier, spec), "histograms"
         with self._stages.stage("observe", len(images)), self._subject.told():
-            content, rows = self._forms.float_model(), self._options.max_batch
-            engine = self._kind.observing(spec, names, largest_of=peaks_of, max_batch=rows, content=content)
-            try:
-                seen = observe(spec, images, engine, names=names, peaks_of=peaks_of, on_image=self._stages.step)
-                return merged([*earlier, seen], spec), engine.name
-            finally:
-                engine.close()
+            rows = self._options.max_batch
+            work = Observing(kind=self._kind, forms=self._forms, max_batch=rows, names=names, peaks_of=peaks_of)
+            with self._crew.take_on(work) as job:
+                seen = functools.reduce(merge_observations, job.each(images, on_item=self._stages.step))
+                return merged([*earlier, seen], spec), job.engine
 
     def _means(self) -> dict[str, tuple[float, ...]]:
         names, images = corrected_tensors(self._forms.graph), self._split.observed
         with self._stages.stage("means", len(images)), self._subject.told():
-            content, rows = self._forms.float_model(), self._options.max_batch
-            engine = self._kind.averaging(self._forms.spec, names, max_batch=rows, content=content)
-            try:
-                return channel_means(images, engine, names=names, on_image=self._stages.step)
-            finally:
-                engine.close()
+            work = MeansOfEach(kind=self._kind, forms=self._forms, max_batch=self._options.max_batch, names=names)
+            with self._crew.take_on(work) as job:
+                return mean_of_all(job.each(images, on_item=self._stages.step))
 
     def _by_library(self, calibrator: LibraryCalibrator) -> Calibration:
         images = self._split.observed
@@ -160,16 +166,20 @@ class _Run:
         layers = layers_of(self._forms.graph, self._forms.spec)
         is_centred, on_trial = self._options.is_centred, self._stages.step
         kind = quick_kind(self._kind)  # a hundred engines are tried; the proof is by the kind that was asked for
-        trials = Trials(kind, self._forms, ranges, means, is_centred=is_centred, on_trial=on_trial)
+        images = self._split.held_out[:_TRIAL_IMAGES]
         with self._stages.stage("search", len(layers) // 4 + _STEPS_BESIDE_LAYERS), self._subject.told():
-            images = self._split.held_out[:_TRIAL_IMAGES]
-            trials.prepare(images)
-            return search(ranges, layers, trials, images=len(images), steady=trials.by_best, floats=self._kept)
+            references = references_of(kind, self._forms, images, crew=self._crew)
+            work = Trying(
+                kind=kind, forms=self._forms, references=references, ranges=ranges, means=means, is_centred=is_centred
+            )
+            with self._crew.take_on(work) as job:
+                trials = Trials(job, on_trial=on_trial)
+                return search(ranges, layers, trials, images=len(images), steady=trials.by_best, floats=self._kept)
 
     def _prover(self) -> Prover:
         images, labels = self._split.held_out, self._subject.labels
         with self._stages.stage("float", len(images)), self._subject.told():
-            return Prover(self._kind, self._forms, images, labels, on_image=self._stages.step)
+            return Prover(self._kind, self._forms, images, labels, on_image=self._stages.step, crew=self._crew)
 
     def _done(
         self, table: CalibrationTable, forms: Forms, observations: Observations, found: Found | None = None

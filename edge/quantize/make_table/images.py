@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.digest import sha256_of
 from edge.errors import DatasetError
 from edge.media.images import read_image
 from edge.media.stills import StillSource, list_images
+from edge.quantize.stills import digest_of
 from edge.types import Preprocess, StreamId
 
 __all__ = ["CalibrationImage", "ImageSplit", "find_images", "require_decodable", "split_images", "still_source"]
@@ -50,7 +50,7 @@ def find_images(folder: Path, *, is_decodable_only: bool = False) -> tuple[tuple
     for path in paths:
         if path in left_out:
             continue
-        first = by_digest.setdefault(_digest(path), path)
+        first = by_digest.setdefault(digest_of(path), path)
         if first is not path:
             twice.append(f"{path.name} = {first.name}")
     if twice:
@@ -93,13 +93,6 @@ def still_source(images: Sequence[CalibrationImage], preprocess: Preprocess) -> 
     source = StillSource(StreamId("images"), [image.path for image in images], preprocess=preprocess)
     source.open()
     return source
-
-
-def _digest(path: Path) -> str:
-    try:
-        return sha256_of(path)
-    except OSError as error:
-        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _is_decodable(path: Path) -> bool:

@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge.protocols import AveragingEngine
+from edge.quantize.crew import ReadImage
 from edge.quantize.feed import run_stills
-from edge.quantize.make_table.images import CalibrationImage
+from edge.quantize.stills import StillImage
+from edge.quantize.stills_tool import StillsTool, StillsWork
 
-__all__ = ["channel_means"]
+__all__ = ["Averager", "MeansOfEach", "mean_of_all"]
 
 _DIGITS = 5  # in a table; far more than the images say
 
+Means = Mapping[str, NDArray[np.float64]]
 
-def channel_means(
-    images: Sequence[CalibrationImage],
-    engine: AveragingEngine,
-    *,
-    names: Sequence[str],
-    on_image: Callable[[], None],
-) -> dict[str, tuple[float, ...]]:
-    """Return the mean of each channel of `names` over all of `images`, whose order matters in the last bit.
 
-    Args:
-        images: to look at.
-        engine: gives the means of channels of `names`.
-        names: tensors.
-        on_image: called after each image.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeansOfEach(StillsWork):
+    """The mean of each channel of `names`, which are tensors, image by image."""
 
-    Raises:
-        EdgeError: if an image cannot be decoded, or inference fails.
-    """
+    names: tuple[str, ...]
+
+    def open(self) -> Averager:
+        """Return an engine that takes means."""
+        spec, content = self.forms.spec, self.forms.float_model()
+        engine = self.kind.averaging(spec, self.names, max_batch=self.max_batch, content=content)
+        return Averager(engine, self.names)
+
+
+class Averager(StillsTool[AveragingEngine]):
+    """Gives the means of channels of `names`, float64 (C,), image by image."""
+
+    def __init__(self, engine: AveragingEngine, names: Sequence[str]) -> None:
+        super().__init__(engine)
+        self._names = tuple(names)
+
+    def run(self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]) -> Iterator[Means]:
+        """Yield the means of each image."""
+        for placed, means in run_stills([image.path for image in items], self._engine, read=read):
+            for row in range(len(placed)):
+                yield {name: means[name][row].copy() for name in self._names}
+                on_item()
+
+
+def mean_of_all(means: Iterable[Means]) -> dict[str, tuple[float, ...]]:
+    """Return the mean of each channel over all images, whose order matters in the last bit."""
     sums: dict[str, NDArray[np.float64]] = {}
-    for placed, means in run_stills([image.path for image in images], engine):
-        for row in range(len(placed)):
-            for name in names:
-                sums[name] = sums[name] + means[name][row] if name in sums else means[name][row].copy()
-            on_image()
-    return {name: tuple(float(f"{value / len(images):.{_DIGITS}g}") for value in sums[name]) for name in names}
+    images = 0
+    for found in means:
+        images += 1
+        for name, values in found.items():
+            sums[name] = sums[name] + values if name in sums else values
+    return {name: tuple(float(f"{value / images:.{_DIGITS}g}") for value in values) for name, values in sums.items()}

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge.engine.kind import BuildRequest, EngineKind
-from edge.engine.select import build_and_load
+from edge.engine.kind import EngineKind
 from edge.evaluate.bootstrap import error_of_difference
 from edge.evaluate.coco_map import Accumulator
 from edge.evaluate.truth import GroundTruth, Labels
-from edge.quantize.detections import coco_detector, detect_all
+from edge.quantize.crew import Crew
+from edge.quantize.detections import Detecting
 from edge.quantize.forms import Forms
 from edge.quantize.make_table.images import CalibrationImage
-from edge.types import Detections, Precision
+from edge.types import Detections, ImageSize, Precision
 
 __all__ = ["Proof", "Prover"]
 
@@ -51,6 +51,7 @@ class Prover:
         images: none of those that ranges come from.
         labels: what is on them; None: what the float model finds counts as the truth.
         on_image: called after each inference.
+        crew: who infers.
     """
 
     def __init__(
@@ -61,13 +62,16 @@ class Prover:
         labels: Labels | None,
         *,
         on_image: Callable[[], None],
+        crew: Crew,
     ) -> None:
+        self._crew = crew
         self._kind = kind
         self._images = images
         self._on_image = on_image
         self._truths: dict[str, GroundTruth] = {}
         found = Accumulator()
-        for image, detections, truth in self._detect(forms, Precision.FP32, labels):
+        for image, size, detections in self._detect(forms, Precision.FP32):
+            truth = _reported(detections) if labels is None else labels.truth(image.path.stem, size)
             self._truths[image.sha256] = truth
             found.add(image.sha256, detections, truth)
         self._found = None if labels is None else found
@@ -81,7 +85,7 @@ class Prover:
             EdgeError: if it cannot be run.
         """
         found = Accumulator()
-        for image, detections, _ in self._detect(forms, Precision.INT8, None):
+        for image, _, detections in self._detect(forms, Precision.INT8):
             found.add(image.sha256, detections, self._truths[image.sha256])
         int8 = found.result().map50_95
         uncertainty = None if self._found is None else error_of_difference(self._found, found)
@@ -89,20 +93,12 @@ class Prover:
             metric=self._metric, images=len(self._images), float_=self._float, int8=int8, uncertainty=uncertainty
         )
 
-    def _detect(
-        self, forms: Forms, precision: Precision, labels: Labels | None
-    ) -> Iterator[tuple[CalibrationImage, Detections, GroundTruth]]:
-        request = BuildRequest(precision=precision, max_batch=_BATCH, options=self._kind.options_type())
-        engine = build_and_load(self._kind, forms, request)
-        paths = [image.path for image in self._images]
-        try:
-            for header, found in detect_all(paths, engine, coco_detector(forms.spec)):
-                image = self._images[header.frame - 1]
-                truth = _reported(found) if labels is None else labels.truth(image.path.stem, header.source_size)
-                yield image, found, truth
-                self._on_image()
-        finally:
-            engine.close()
+    def _detect(self, forms: Forms, precision: Precision) -> Iterator[tuple[CalibrationImage, ImageSize, Detections]]:
+        work = Detecting(kind=self._kind, forms=forms, max_batch=_BATCH, precision=precision)
+        with self._crew.take_on(work) as job:
+            found_on = job.each(self._images, on_item=self._on_image)
+            for image, (size, found) in zip(self._images, found_on, strict=True):
+                yield image, size, found
 
 
 def _reported(found: Detections) -> GroundTruth:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,91 +13,150 @@ from numpy.typing import NDArray
 from edge.calibrate.search import Choice, ChoiceKey
 from edge.engine.kind import BuildRequest, EngineKind
 from edge.engine.select import build_and_load
-from edge.errors import DatasetError
-from edge.evaluate.parity import best_candidates, compare_candidates, error_of_best
+from edge.evaluate.parity import compare_candidates, error_of_best
+from edge.media.stills import StillSource
+from edge.quantize.crew import Job, ReadImage
 from edge.quantize.feed import canvases_of, outputs_of
 from edge.quantize.forms import Forms
-from edge.quantize.make_table.images import CalibrationImage, still_source
 from edge.quantize.make_table.new_tables import tried_table
-from edge.types import Precision
-from edge.vision.heads import Candidates, Head, decode
+from edge.quantize.make_table.references import THRESHOLD, References, above, head_of
+from edge.quantize.stills import StillImage
+from edge.types import Precision, StreamId
+from edge.vision.heads import Candidates, decode
 
-__all__ = ["Trials"]
+__all__ = ["Trial", "Trials", "Trying"]
 
-_THRESHOLD = 0.05  # candidates below say little, and there are very many
-_BEST = 64  # candidates of an image, whatever their scores
-_LOWEST = 1e-4  # of those scores: even an empty image has higher ones
 _WORKERS = 2  # compiling takes as long as running, and uses one core each
 
 Ranges = Mapping[str, Mapping[str, float]]
+Errors = tuple[float, float]  # of what is surely on an image, of its best candidates
 
 
 @dataclass(frozen=True, slots=True)
-class _Reference:
-    """What the float model finds on an image: what is surely there, the best of all, and above which score to look."""
+class Trial:
+    """A choice, and the images to try it on, by number."""
 
-    sure: Candidates
-    best: Candidates
-    threshold: float
+    choice: Choice
+    images: tuple[int, ...]
 
 
-class Trials:
-    """Implements `edge.calibrate.search.Measure` on some images, whose canvases it keeps; `by_best` is another one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trying:
+    """`edge.quantize.crew.Work` on trials: the errors on each image.
 
     Every model runs as one of many, so that errors do not depend on how many are tried side by side.
 
-    Args:
+    Attributes:
         kind: of the engines.
         forms: of the float model.
+        references: of the images.
         ranges: range by tensor and method.
         means: of each channel of tensors whose readers' biases are corrected.
         is_centred: activations are quantized around centres (ADR 16).
+    """
+
+    kind: EngineKind
+    forms: Forms
+    references: References
+    ranges: Ranges
+    means: Mapping[str, Sequence[float]]
+    is_centred: bool
+
+    @property
+    def rows(self) -> int:
+        """Each trial is one by itself."""
+        return 1
+
+    @property
+    def is_small(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kind of engine."""
+        return (self.kind.name,)
+
+    def open(self) -> _Tester:
+        """Return what tries."""
+        return _Tester(self)
+
+
+class _Tester:
+    """`edge.quantize.crew.Tool` that makes an engine for each trial, and keeps canvases; several threads may use it."""
+
+    def __init__(self, work: Trying) -> None:
+        self._work = work
+        self._head = head_of(work.forms.spec)
+        self._canvases: dict[int, NDArray[np.uint8]] = {}
+        self._reading = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._work.kind.name
+
+    def images(self, items: Sequence[Trial]) -> Sequence[StillImage]:
+        wanted = {number for trial in items for number in trial.images} - self._canvases.keys()
+        return [self._work.references.images[number] for number in sorted(wanted)]
+
+    def run(
+        self, items: Sequence[Trial], *, read: ReadImage, on_item: Callable[[], None]
+    ) -> Iterator[tuple[Errors, ...]]:
+        for number in sorted({number for trial in items for number in trial.images}):
+            self._canvas(number, read)
+        with ThreadPoolExecutor(min(_WORKERS, max(1, len(items))), thread_name_prefix="trial") as pool:
+            for errors in pool.map(self._errors, items):
+                yield errors
+                on_item()
+
+    def close(self) -> None:
+        self._canvases.clear()
+
+    def _canvas(self, number: int, read: ReadImage) -> None:
+        path, preprocess = self._work.references.images[number].path, self._work.forms.spec.preprocess
+        with self._reading:
+            if number not in self._canvases:
+                source = StillSource(StreamId("images"), [path], preprocess=preprocess, read=read)
+                source.open()
+                (self._canvases[number],) = canvases_of(source, preprocess)
+
+    def _errors(self, trial: Trial) -> tuple[Errors, ...]:
+        work, family = self._work, self._work.forms.spec.family
+        references = [work.references.by_image[number] for number in trial.images]
+        runs = self._found(trial, [reference.threshold for reference in references])
+        errors = []
+        for reference, found in zip(references, runs, strict=True):
+            sure = compare_candidates(reference.sure, above(found, THRESHOLD), family)
+            errors.append((sure.error_for(work.references.weight), error_of_best(reference.best, found, family)))
+        return tuple(errors)
+
+    def _found(self, trial: Trial, thresholds: Sequence[float]) -> Iterator[Candidates]:
+        """Yield the candidates of each image, above its threshold."""
+        work = self._work
+        forms = work.forms.by(tried_table(trial.choice, work.ranges, is_centred=work.is_centred), means=work.means)
+        options = work.kind.options_type()
+        request = BuildRequest(precision=Precision.INT8, max_batch=1, options=options, is_one_of_many=True)
+        engine = build_and_load(work.kind, forms, request)
+        try:
+            outputs = outputs_of((self._canvases[number] for number in trial.images), engine)
+            for threshold, output in zip(thresholds, outputs, strict=True):
+                yield decode(output, self._head, score_threshold=threshold)
+        finally:
+            engine.close()
+
+
+class Trials:
+    """Implements `edge.calibrate.search.Measure` on some images; `by_best` is another one.
+
+    Args:
+        job: of `Trying`.
         on_trial: called after each.
     """
 
-    def __init__(
-        self,
-        kind: EngineKind,
-        forms: Forms,
-        ranges: Ranges,
-        means: Mapping[str, Sequence[float]],
-        *,
-        is_centred: bool,
-        on_trial: Callable[[], None],
-    ) -> None:
-        spec = forms.spec
-        self._kind = kind
-        self._forms = forms
-        self._means = means
-        self._ranges = ranges
-        self._is_centred = is_centred
+    def __init__(self, job: Job[Trial, tuple[Errors, ...]], *, on_trial: Callable[[], None]) -> None:
+        self._job = job
         self._on_trial = on_trial
-        self._head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides, is_multi_label=True)
-        self._canvases: list[NDArray[np.uint8]] = []
-        self._reference: list[_Reference] = []
-        self._weight = 0.0
-        self._known: dict[ChoiceKey, dict[int, tuple[float, float]]] = {}
-
-    def prepare(self, images: Sequence[CalibrationImage]) -> None:
-        """Try on `images` from now on, none of those that the ranges come from.
-
-        Raises:
-            EdgeError: if an image cannot be decoded, the float model cannot be run, or it finds nothing at all.
-        """
-        spec = self._forms.spec
-        self._canvases = list(canvases_of(still_source(images, spec.preprocess), spec.preprocess))
-        thresholds = [_LOWEST] * len(self._canvases)
-        self._reference = [
-            _reference_of(found)
-            for found in self._found(self._forms, Precision.FP32, range(len(thresholds)), thresholds)
-        ]
-        parities = [compare_candidates(one.sure, one.sure, spec.family) for one in self._reference]
-        self._weight = sum(parity.weight for parity in parities) / len(parities)
-        if not self._weight:
-            raise DatasetError(
-                f"{spec.name} finds nothing at all on {len(images)} images, so that nothing can be compared",
-                hint="calibrate with images of what the cameras will see; look at edge-deploy inspect",
-            )
+        self._known: dict[ChoiceKey, dict[int, Errors]] = {}
 
     def __call__(self, choices: Sequence[Choice], images: range) -> list[tuple[float, ...]]:
         """Return the errors of what is surely on each of `images`, 0 for outputs equal to those of the float model."""
@@ -107,54 +166,14 @@ class Trials:
         """Return the errors of the best candidates of each of `images`, of which every image has as many."""
         return [tuple(best for _, best in errors) for errors in self._errors_of(choices, images)]
 
-    def _errors_of(self, choices: Sequence[Choice], images: range) -> list[list[tuple[float, float]]]:
+    def _errors_of(self, choices: Sequence[Choice], images: range) -> list[list[Errors]]:
         """Return both errors of each choice on each image; what is known is not run again."""
         missing = {
-            choice.key: (choice, left)
+            choice.key: Trial(choice, left)
             for choice in choices
-            if (left := [image for image in images if image not in self._known.setdefault(choice.key, {})])
+            if (left := tuple(image for image in images if image not in self._known.setdefault(choice.key, {})))
         }
-        with ThreadPoolExecutor(_WORKERS, thread_name_prefix="trial") as pool:
-            for key, found in zip(missing, pool.map(lambda one: self._errors(*one), missing.values()), strict=True):
-                self._known[key].update(found)
+        found = self._job.each(list(missing.values()), on_item=self._on_trial)
+        for (key, trial), errors in zip(missing.items(), found, strict=True):
+            self._known[key].update(zip(trial.images, errors, strict=True))
         return [[self._known[choice.key][image] for image in images] for choice in choices]
-
-    def forms_of(self, choice: Choice) -> Forms:
-        """Return the model in INT8 as `choice` has it."""
-        return self._forms.by(tried_table(choice, self._ranges, is_centred=self._is_centred), means=self._means)
-
-    def _errors(self, choice: Choice, images: Sequence[int]) -> dict[int, tuple[float, float]]:
-        references, family = [self._reference[image] for image in images], self._forms.spec.family
-        thresholds = [reference.threshold for reference in references]
-        errors: dict[int, tuple[float, float]] = {}
-        runs = self._found(self.forms_of(choice), Precision.INT8, images, thresholds)
-        for image, reference, found in zip(images, references, runs, strict=True):
-            sure = compare_candidates(reference.sure, _above(found, _THRESHOLD), family).error_for(self._weight)
-            errors[image] = sure, error_of_best(reference.best, found, family)
-        self._on_trial()
-        return errors
-
-    def _found(
-        self, forms: Forms, precision: Precision, images: Sequence[int], thresholds: Sequence[float]
-    ) -> Iterator[Candidates]:
-        """Yield the candidates of each of `images`, above its threshold."""
-        options = self._kind.options_type()
-        request = BuildRequest(precision=precision, max_batch=1, options=options, is_one_of_many=True)
-        engine = build_and_load(self._kind, forms, request)
-        try:
-            canvases = (self._canvases[image] for image in images)
-            outputs = outputs_of(canvases, engine)
-            for threshold, output in zip(thresholds, outputs, strict=True):
-                yield decode(output, self._head, score_threshold=threshold)
-        finally:
-            engine.close()
-
-
-def _reference_of(found: Candidates) -> _Reference:
-    best = best_candidates(found, _BEST)
-    lowest = float(best.score.min(initial=_THRESHOLD))
-    return _Reference(sure=_above(found, _THRESHOLD), best=best, threshold=lowest / math.e)
-
-
-def _above(found: Candidates, threshold: float) -> Candidates:
-    return found.take(np.flatnonzero(found.score > threshold))

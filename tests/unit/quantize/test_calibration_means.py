@@ -6,11 +6,12 @@ import pytest
 from edge.engine.averaging import Averaging
 from edge.engine.openvino.activations import OpenVinoActivations
 from edge.engine.tensorrt.kind import KIND as TENSORRT
+from edge.media.images import read_image
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import corrected_tensors
 from edge.quantize.make_table.images import find_images
-from edge.quantize.make_table.means import channel_means
+from edge.quantize.make_table.means import Averager, mean_of_all
 from tests.support import models
 from tests.support.fake_gpu import fake_gpu
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations
@@ -24,12 +25,16 @@ def place(tmp_path_factory):
     return models.yolov8(folder / "m.onnx"), find_images(folder / "images")[0]
 
 
+def mean_of(images, engine, names, on_item=lambda: None):
+    return mean_of_all(Averager(engine, names).run(images, read=read_image, on_item=on_item))
+
+
 def means_by(kind, place, *, max_batch):
     path, images = place
     names, steps = corrected_tensors(load_graph(path)), []
     spec = inspect_model(path)
     engine = Averaging(kind(spec, names, max_batch=max_batch), names)
-    found = channel_means(images, engine, names=names, on_image=lambda: steps.append(1))
+    found = mean_of(images, engine, names, lambda: steps.append(1))
     engine.close()
     assert len(steps) == len(images)
     return found
@@ -60,7 +65,7 @@ def test_the_input_has_the_mean_of_the_pixels(place):
         def wait(self, index):
             return {"images": self.canvases[index][: counts[index]].transpose(0, 3, 1, 2).astype(np.float32)}
 
-    found = channel_means(place[1], Averaging(Pixels(), ["images"]), names=("images",), on_image=lambda: None)
+    found = mean_of(place[1], Averaging(Pixels(), ["images"]), ["images"])
     ours = means_by(OpenVinoActivations, place, max_batch=1)["images"]
 
     np.testing.assert_allclose(np.array(found["images"]) / 255, ours, rtol=1e-3)
@@ -79,7 +84,7 @@ def test_an_engine_that_adds_on_its_device_gives_what_its_values_give(place):
 
     with fake_gpu():
         averaging = TENSORRT.averaging(spec, names, max_batch=3)
-        there = channel_means(images, averaging, names=names, on_image=lambda: None)
+        there = mean_of(images, averaging, names)
         averaging.close()
         here = means_by(TENSORRT.activations, place, max_batch=3)
 

@@ -1,0 +1,161 @@
+"""Who does the work of a calibration, an evaluation or a comparison: this process, or others.
+
+A `Work` says what is done with each of many items and is a value that travels; a `Tool` is what does it, once made; a
+`Crew` decides where, and hands back what was found in the order of the items. Whoever asks cannot tell crews apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.media.images import read_image
+from edge.quantize.stills import StillImage
+
+__all__ = ["Crew", "Here", "Job", "ReadImage", "Tool", "Work"]
+
+Item = TypeVar("Item")
+Item_contra = TypeVar("Item_contra", contravariant=True)
+Found_co = TypeVar("Found_co", covariant=True)
+Found = TypeVar("Found")
+ReadImage = Callable[[Path], NDArray[np.uint8]]
+
+
+class Tool(Protocol[Item_contra, Found_co]):
+    """What does the work: engines, and whatever else is made once. One thread at a time, unless its work says else."""
+
+    @property
+    def name(self) -> str:
+        """Of the engine."""
+        ...
+
+    def images(self, items: Sequence[Item_contra]) -> Sequence[StillImage]:
+        """Return the images that `run` would read for `items`."""
+        ...
+
+    def run(self, items: Sequence[Item_contra], *, read: ReadImage, on_item: Callable[[], None]) -> Iterator[Found_co]:
+        """Yield what is found, in order; what is yielded stays valid.
+
+        Args:
+            items: one after the other.
+            read: gives an image, uint8 (H, W, 3) RGB.
+            on_item: called after each item.
+
+        Raises:
+            EdgeError: if an item cannot be used.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free it."""
+        ...
+
+
+class Work(Protocol[Item_contra, Found_co]):
+    """What is to be done: a value that can be pickled.
+
+    What comes out depends on the items alone: neither on how they are split, at multiples of `rows`, nor on how many
+    cores there are.
+    """
+
+    @property
+    def rows(self) -> int:
+        """Items that are looked at together."""
+        ...
+
+    @property
+    def is_small(self) -> bool:
+        """Whether an item takes about one core for about a second, so that a tool may have many at once."""
+        ...
+
+    @property
+    def kinds(self) -> Sequence[str]:
+        """Names of the kinds of engine that it takes."""
+        ...
+
+    def open(self) -> Tool[Item_contra, Found_co]:
+        """Return what does it.
+
+        Raises:
+            EngineError: if an engine cannot be made.
+        """
+        ...
+
+
+class Job(Protocol[Item_contra, Found_co]):
+    """Work that a crew has taken on."""
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine that did it; known when something was found."""
+        ...
+
+    def each(self, items: Sequence[Item_contra], *, on_item: Callable[[], None]) -> Iterator[Found_co]:
+        """Yield what is found, in the order of the items; `on_item` is called for each item, in any order.
+
+        Raises:
+            EdgeError: what the tool raises of the first item that cannot be used.
+        """
+        ...
+
+
+class Crew(Protocol):
+    """Does work; a context that ends all of it."""
+
+    def take_on(self, work: Work[Item, Found]) -> AbstractContextManager[Job[Item, Found]]:
+        """Return a job, which ends with the context.
+
+        Raises:
+            EngineError: if an engine cannot be made.
+        """
+        ...
+
+    def __enter__(self) -> Crew:
+        """Begin."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End what is still being done, and free everything."""
+        ...
+
+
+class Here:
+    """`Crew` of this process: one tool gets all items at once."""
+
+    def take_on(self, work: Work[Item, Found]) -> _Job[Item, Found]:
+        """Return a job with a tool of its own."""
+        return _Job(work.open())
+
+    def __enter__(self) -> Here:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is left: each job frees its tool."""
+
+
+class _Job(AbstractContextManager["_Job[Item, Found]"], Job[Item, Found]):
+    def __init__(self, tool: Tool[Item, Found]) -> None:
+        self._tool = tool
+
+    @property
+    def engine(self) -> str:
+        return self._tool.name
+
+    def each(self, items: Sequence[Item], *, on_item: Callable[[], None]) -> Iterator[Found]:
+        yield from self._tool.run(items, read=read_image, on_item=on_item)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._tool.close()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from edge.errors import CalibrationError
 from edge.types import HISTOGRAM_BINS, MagnitudeCounts
 
-__all__ = ["BINS", "Histogram", "Tally", "count", "merge"]
+__all__ = ["BINS", "Histogram", "RangeTally", "count", "merge"]
 
 BINS = HISTOGRAM_BINS
 _SMALLEST_EXPONENT = -100  # below 2**-100 everything is one range, so that its scale stays a finite float32
@@ -79,12 +79,12 @@ def count(values: NDArray[np.floating], *, bins: int = BINS) -> Histogram:
     Raises:
         CalibrationError: if a value is NaN or infinite.
     """
-    tally = Tally(bins)
+    tally = RangeTally(bins)
     tally.add(values)
     return tally.histogram()
 
 
-class Tally:
+class RangeTally:
     """Counts array after array into one histogram: equal to counting each and merging, without what that allocates."""
 
     def __init__(self, bins: int = BINS) -> None:

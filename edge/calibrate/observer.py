@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.calibrate.histogram import BINS, Histogram, Tally, merge
+from edge.calibrate.histogram import BINS, Histogram, RangeTally, merge
 from edge.errors import CalibrationError
 from edge.types import MagnitudeCounts
 
@@ -19,7 +19,7 @@ class Observer:
 
     def __init__(self, *, bins: int = BINS) -> None:
         self._bins = bins
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, RangeTally] = {}
 
     @property
     def histograms(self) -> Mapping[str, Histogram]:
@@ -32,7 +32,7 @@ class Observer:
         Raises:
             CalibrationError: if a value is NaN or infinite; nothing of the array is counted then.
         """
-        tally = self._tallies.setdefault(name, Tally(self._bins))
+        tally = self._tallies.setdefault(name, RangeTally(self._bins))
         try:
             if isinstance(values, MagnitudeCounts):
                 tally.join(values)

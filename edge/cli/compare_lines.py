@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from edge.evaluate.layers import MOST_ADDED_NOISE, LayerError, Verdict
+from edge.evaluate.layers import MOST_ADDED_NOISE, LayerError, LayerVerdict
 from edge.quantize.comparison import Comparison
 
 __all__ = ["SHOWN_WORST", "layer_lines", "number", "percent", "precision_of", "summary", "verdict_lines"]
@@ -44,15 +44,18 @@ def precision_of(error: LayerError) -> str:
 
 def verdict_lines() -> Iterator[tuple[str, str]]:
     """Yield what each verdict means; the first that is true counts."""
-    yield Verdict.FLOAT.value, "the layer stays in float, by the table or because its operands cannot be quantized"
+    yield LayerVerdict.FLOAT.value, "the layer stays in float, by the table or because its operands cannot be quantized"
     yield (
-        Verdict.COSTS_ACCURACY.value,
+        LayerVerdict.COSTS_ACCURACY.value,
         f"it adds more noise than {MOST_ADDED_NOISE:.0%} of the power of its output: try another range, or keep it in "
         "float",
     )
-    yield Verdict.UNKNOWN.value, "it has no signal, or the engine does not tell its time alone"
-    yield Verdict.PAYS.value, "three quarters of its runs in INT8 were faster than three quarters of those in float"
-    yield Verdict.SAVES_NO_TIME.value, "none of these: on this machine, it could stay in float at no cost"
+    yield LayerVerdict.UNKNOWN.value, "it has no signal, or the engine does not tell its time alone"
+    yield (
+        LayerVerdict.PAYS.value,
+        "three quarters of its runs in INT8 were faster than three quarters of those in float",
+    )
+    yield LayerVerdict.SAVES_NO_TIME.value, "none of these: on this machine, it could stay in float at no cost"
 
 
 def layer_lines(found: Comparison, worst: tuple[LayerError, ...]) -> Iterator[str]:
@@ -90,11 +93,11 @@ def summary(found: Comparison) -> str:
 
 
 _COUNTED = (
-    (Verdict.PAYS, "pay"),
-    (Verdict.SAVES_NO_TIME, "save no time"),
-    (Verdict.COSTS_ACCURACY, "cost accuracy"),
-    (Verdict.FLOAT, "stay in float"),
-    (Verdict.UNKNOWN, "cannot be judged"),
+    (LayerVerdict.PAYS, "pay"),
+    (LayerVerdict.SAVES_NO_TIME, "save no time"),
+    (LayerVerdict.COSTS_ACCURACY, "cost accuracy"),
+    (LayerVerdict.FLOAT, "stay in float"),
+    (LayerVerdict.UNKNOWN, "cannot be judged"),
 )
 
 

@@ -9,14 +9,14 @@ from datetime import datetime
 from edge.delivery.event import BEGIN, PROGRESS, UPLOAD, Event
 from edge.untrusted import cleaned
 
-__all__ = ["Row", "Rows", "printable", "size_text"]
+__all__ = ["FleetRow", "FleetRows", "printable", "size_text"]
 
 _MIB = 1024 * 1024
 _MAX_TEXT = 400
 
 
 @dataclass(slots=True, kw_only=True)
-class Row:
+class FleetRow:
     """A target that has begun, as its last event left it."""
 
     target: str
@@ -80,20 +80,20 @@ class Row:
         return (self.total - self.done) / speed if speed and self.total and self.done is not None else None
 
 
-class Rows:
+class FleetRows:
     """All targets of a run; `total` of them will come."""
 
     def __init__(self, total: int) -> None:
         self._total = total
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, FleetRow] = {}
 
-    def take(self, event: Event) -> Row:
+    def take(self, event: Event) -> FleetRow:
         """Enter an event; return the row that it changed."""
-        row = self._rows.setdefault(event.target, Row(target=event.target, began_at=event.ts))
+        row = self._rows.setdefault(event.target, FleetRow(target=event.target, began_at=event.ts))
         row.take(event)
         return row
 
-    def fitting(self, lines: int) -> tuple[Sequence[Row], str]:
+    def fitting(self, lines: int) -> tuple[Sequence[FleetRow], str]:
         """Return rows that fit into `lines`, and a sentence that counts all the others.
 
         Those at work come first; those that failed have a third of the room, or more where it is free, the last ones.

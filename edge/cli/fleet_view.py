@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.fleet_rows import Row, Rows, printable, size_text
+from edge.cli.fleet_rows import FleetRow, FleetRows, printable, size_text
 from edge.cli.output import stderr_console
 from edge.cli.run_command import tell
 from edge.delivery.event import END, NOTE, UPLOAD, Event
@@ -67,7 +67,7 @@ class PlainLines(FleetView):
     """One line for each phase of each target on stderr, one for its result on stdout."""
 
     def __init__(self, targets: tuple[str, ...]) -> None:
-        self._rows, self._width = Rows(len(targets)), _width(targets)
+        self._rows, self._width = FleetRows(len(targets)), _width(targets)
 
     def on_event(self, event: Event) -> None:
         """Write a line when a phase has ended, when there is something to know, and at the end."""
@@ -87,7 +87,7 @@ class LiveRows(FleetView):
     def __init__(self, targets: tuple[str, ...], *, console: Console | None = None, has_results: bool = True) -> None:
         from rich.live import Live
 
-        self._rows, self._width = Rows(len(targets)), _width(targets)
+        self._rows, self._width = FleetRows(len(targets)), _width(targets)
         self._results: list[str] = []
         self._has_results = has_results
         self._lock = threading.Lock()  # the screen is drawn by a thread of its own
@@ -137,7 +137,7 @@ def waiting_view(targets: tuple[str, ...]) -> FleetView:
     return LiveRows(targets, has_results=False) if stderr_console().is_terminal else FleetView()
 
 
-def screen(rows: Rows, *, height: int) -> RenderableType:
+def screen(rows: FleetRows, *, height: int) -> RenderableType:
     """Return what fits into a terminal of `height` lines: rows, and below them a count of all the others."""
     from rich.console import Group
     from rich.text import Text
@@ -146,7 +146,7 @@ def screen(rows: Rows, *, height: int) -> RenderableType:
     return Group(_grid(shown), Text(others, no_wrap=True, overflow="ellipsis"))
 
 
-def _grid(rows: Sequence[Row]) -> RenderableType:
+def _grid(rows: Sequence[FleetRow]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
@@ -160,7 +160,7 @@ def _grid(rows: Sequence[Row]) -> RenderableType:
     return grid
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: FleetRow) -> tuple[str, ...]:
     if row.result is not None:
         return row.target, row.result, "", "", "", _reason(row)
     percent, speed, eta_s = row.percent, row.mib_per_s, row.eta_s
@@ -174,13 +174,13 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _phase_text(row: Row, event: Event) -> str:
+def _phase_text(row: FleetRow, event: Event) -> str:
     seconds = (event.ts - (row.phase_began_at or event.ts)).total_seconds()
     size = size_text(row.done) if row.phase == UPLOAD and row.done is not None else ""
     return "  ".join(part for part in (size, f"{seconds:.1f} s") if part)  # notes have had lines of their own
 
 
-def _result_text(row: Row, event: Event) -> str:
+def _result_text(row: FleetRow, event: Event) -> str:
     if row.has_failed:
         return f"{row.result}  {_reason(row)}"
     seconds = (event.ts - row.began_at).total_seconds()
@@ -188,7 +188,7 @@ def _result_text(row: Row, event: Event) -> str:
     return f"{row.result} in {seconds:.1f} s{sent}{f'; {row.note}' if row.note else ''}"
 
 
-def _reason(row: Row) -> str:
+def _reason(row: FleetRow) -> str:
     return ": ".join(part for part in (row.code, row.note) if part)
 
 

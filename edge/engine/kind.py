@@ -24,8 +24,8 @@ from edge.types import ModelSpec, Precision
 __all__ = [
     "BuildRequest",
     "CalibratingKind",
+    "DoctorFinding",
     "EngineKind",
-    "Finding",
     "LayerProfiler",
     "ModelForms",
     "Peak",
@@ -134,7 +134,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DoctorFinding:
     """One thing that was looked for on a machine; `is_needed` tells that something does not work without it."""
 
     name: str
@@ -255,7 +255,7 @@ class EngineKind(Protocol):
         """Return what times `layers`, nodes of the ONNX file or of `content`."""
         ...
 
-    def examine(self) -> Iterator[Finding]:
+    def examine(self) -> Iterator[DoctorFinding]:
         """Yield what of this kind is installed, which route a build takes and why, what is known bad; for doctor.
 
         Also asked where the kind cannot run: what stands in its way then, beside the reason that its facts give.

@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 
 __all__ = [
     "MOST_ADDED_NOISE",
-    "Layer",
+    "ComparedLayer",
     "LayerError",
     "LayerErrors",
     "LayerTimes",
+    "LayerVerdict",
     "Quantization",
-    "Verdict",
     "worst_layers",
 ]
 
@@ -41,7 +41,7 @@ _CHUNK = 1 << 16  # values at once: float64 copies that stay in the cache
 _QUARTILES = (0.25, 0.75)
 
 
-class Verdict(str, enum.Enum):
+class LayerVerdict(str, enum.Enum):
     """Whether a layer pays for itself in INT8; the first that is true, from the top."""
 
     FLOAT = "float"  # it stays in float
@@ -64,7 +64,7 @@ class Quantization:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class ComparedLayer:
     """A weighted node: `input_` is the activation that it reads, `quantization` how; None where it reads float.
 
     `float_copy` is what the INT8 model calls the output of the same node in float; None where the node itself is.
@@ -119,7 +119,7 @@ class LayerError:
         times: None where the engine does not tell them for this layer alone.
     """
 
-    layer: Layer
+    layer: ComparedLayer
     sqnr_db: float
     input_sqnr_db: float
     own_sqnr_db: float | None
@@ -134,16 +134,16 @@ class LayerError:
         return None if self.own_sqnr_db is None else _noise_share(self.own_sqnr_db)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> LayerVerdict:
         """Whether it pays for itself."""
         added = self.added_noise
         if added is None:
-            return Verdict.FLOAT
+            return LayerVerdict.FLOAT
         if added > MOST_ADDED_NOISE:
-            return Verdict.COSTS_ACCURACY
+            return LayerVerdict.COSTS_ACCURACY
         if self.times is None or math.isnan(added):
-            return Verdict.UNKNOWN
-        return Verdict.PAYS if self.times.saves else Verdict.SAVES_NO_TIME
+            return LayerVerdict.UNKNOWN
+        return LayerVerdict.PAYS if self.times.saves else LayerVerdict.SAVES_NO_TIME
 
     @property
     def float_ms(self) -> float | None:
@@ -218,7 +218,7 @@ class LayerErrors:
         ratio = sums.signal / sums.noise
         return 10 * math.log10(ratio) if ratio else -math.inf
 
-    def result(self, layer: Layer, *, all_macs: int, times: LayerTimes | None) -> LayerError:
+    def result(self, layer: ComparedLayer, *, all_macs: int, times: LayerTimes | None) -> LayerError:
         """Return what INT8 does to `layer`, whose input, output and copy in float were counted."""
         read = self._sums[layer.input_]
         is_int8 = layer.is_int8

@@ -1,7 +1,7 @@
 """A small HTTP server in one thread: bounded in connections, in time, in bytes and in answers per second.
 
 What it costs the process is bounded by that, whoever asks and however often: one short request per connection, at most
-`Limits.per_s` of them a second for each listener, and a connection that is too slow or one too many is closed.
+`HttpLimits.per_s` of them a second for each listener, and a connection that is too slow or one too many is closed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from edge.http.exchange import Answer, BadRequestError, Request, read_request, text_answer, wire_bytes
 from edge.http.guard import refusal
 
-__all__ = ["HttpServer", "Limits", "Listener", "Responder"]
+__all__ = ["HttpLimits", "HttpServer", "Listener", "Responder"]
 
 _log = logging.getLogger(__name__)
 _CLOSE_S = 3.0
@@ -29,7 +29,7 @@ Responder = Callable[[Request], Answer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class HttpLimits:
     """What one listener does at most. `read_s` is for a whole request, `write_s` for a whole answer."""
 
     connections: int = 16
@@ -50,7 +50,7 @@ class Listener:
     bind: Callable[[], socket.socket]
     respond: Responder
     is_tcp: bool
-    limits: Limits = field(default_factory=Limits)
+    limits: HttpLimits = field(default_factory=HttpLimits)
 
 
 class HttpServer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-__all__ = ["Backoff"]
+__all__ = ["CameraBackoff"]
 
 FIRST_S = 0.5
 LONGEST_S = 3.0
@@ -14,7 +14,7 @@ REFUSED_S = 30.0
 JITTER = 0.2
 
 
-class Backoff:
+class CameraBackoff:
     """Doubles the wait with every failure, up to a limit.
 
     The limit is low: with 30 s, a camera whose server flapped stayed dark for half a minute after the server was back.

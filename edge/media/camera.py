@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from edge.errors import EdgeError, EndOfStream, SourceError
-from edge.media.backoff import Backoff
-from edge.media.probe import Watch
+from edge.media.backoff import CameraBackoff
+from edge.media.probe import ProbeWatch
 from edge.media.tally import add_counts
 from edge.media.threads import join_or_remember
 from edge.protocols import FrameSource
@@ -85,8 +85,8 @@ class Camera:
         is_endless: bool,
         stall_s: float,
         first_frame_s: float = FIRST_FRAME_S,
-        backoff: Backoff | None = None,
-        watch: Callable[[bool], Watch] | None = None,
+        backoff: CameraBackoff | None = None,
+        watch: Callable[[bool], ProbeWatch] | None = None,
         on_status: Callable[[StreamStatus], None] | None = None,
         address: str = "",
         remedy: str = "",
@@ -98,9 +98,9 @@ class Camera:
         self._is_endless = is_endless
         self._stall_s = stall_s
         self._first_frame_s = max(first_frame_s, stall_s)
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff or CameraBackoff()
         self._begin_watch = watch
-        self._watch: Watch | None = None
+        self._watch: ProbeWatch | None = None
         self._on_status = on_status
         self._address = address
         self._remedy = remedy

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from edge.media.address import Address
 
-__all__ = ["Watch", "is_there"]
+__all__ = ["ProbeWatch", "is_there"]
 
 EVERY_S = 1.0
 _ANSWER_S = 1.0
@@ -52,7 +52,7 @@ def _answers(link: socket.socket, location: str, method: str) -> bool:
     return status is not None and not (method == "DESCRIBE" and status[1].decode() in _UNKNOWN)
 
 
-class Watch:
+class ProbeWatch:
     """Asks again and again in a thread of its own, because looking up a name may take long.
 
     Args:

@@ -15,7 +15,7 @@ from edge.media.gstreamer import binding as gst
 from edge.media.gstreamer.build import NVMM_FACTORIES, SOFTWARE_FACTORIES, check_static_elements
 from edge.media.gstreamer.source import GstSource
 from edge.media.login import Login
-from edge.media.probe import Watch, is_there
+from edge.media.probe import ProbeWatch, is_there
 from edge.media.rate import RateLimitedSource
 from edge.media.remedy import remedy_of
 from edge.media.shedding import Order
@@ -62,8 +62,10 @@ def make_source(
         current = parse_address(stream.uri, base_dir=base_dir, credential=login.current())
         return make_connection(stream, current, decoder=decoder, preprocess=preprocess, order=order)
 
-    def watch(is_refused: bool) -> Watch:
-        return Watch(lambda: is_there(address, was_unknown=is_refused), name=stream.id, is_renewed=login.is_renewed)
+    def watch(is_refused: bool) -> ProbeWatch:
+        return ProbeWatch(
+            lambda: is_there(address, was_unknown=is_refused), name=stream.id, is_renewed=login.is_renewed
+        )
 
     camera = Camera(
         StreamId(stream.id),

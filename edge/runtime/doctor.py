@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from edge.config.load import load_pipeline
-from edge.engine.kind import Finding, load_kind
+from edge.engine.kind import DoctorFinding, load_kind
 from edge.engine.kinds import AUTO, choose_kind, kinds
 from edge.engine.pipeline_model import read_model
 from edge.errors import ConfigError, EdgeError
@@ -36,7 +36,7 @@ _SOFTWARE_ELEMENTS = (
 _NVMM_ELEMENTS = ("nvv4l2decoder", "nvvidconv")
 
 
-def examine() -> Iterator[Finding]:
+def examine() -> Iterator[DoctorFinding]:
     """Yield what is here and what is not; raises nothing."""
     cores = len(os.sched_getaffinity(0))
     yield _fact("machine", f"{platform.machine()}, {cores} cores, Python {sys.version.split()[0]}")
@@ -48,7 +48,7 @@ def examine() -> Iterator[Finding]:
     yield from _gstreamer()
 
 
-def examine_pipeline(path: Path) -> Finding:
+def examine_pipeline(path: Path) -> DoctorFinding:
     """Return whether the engine of a pipeline, measured here, can serve what its streams state.
 
     Raises:
@@ -61,51 +61,53 @@ def examine_pipeline(path: Path) -> Finding:
         verdict = judge(measure_engine(engine), stated_rates(pipeline))
     finally:
         engine.close()
-    return Finding(name=f"engine of {path.name}", is_there=verdict.is_served, is_needed=False, detail=verdict.text)
+    return DoctorFinding(
+        name=f"engine of {path.name}", is_there=verdict.is_served, is_needed=False, detail=verdict.text
+    )
 
 
-def _fact(name: str, detail: str) -> Finding:
-    return Finding(name=name, is_there=True, is_needed=False, detail=detail)
+def _fact(name: str, detail: str) -> DoctorFinding:
+    return DoctorFinding(name=name, is_there=True, is_needed=False, detail=detail)
 
 
-def _library(name: str, *, is_needed: bool, use: str, get: str) -> Finding:
+def _library(name: str, *, is_needed: bool, use: str, get: str) -> DoctorFinding:
     try:
         detail = f"{importlib.metadata.version(name)} ({use})"
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name=name, is_there=False, is_needed=is_needed, detail=f"for {use}: {get}")
-    return Finding(name=name, is_there=True, is_needed=is_needed, detail=detail)
+        return DoctorFinding(name=name, is_there=False, is_needed=is_needed, detail=f"for {use}: {get}")
+    return DoctorFinding(name=name, is_there=True, is_needed=is_needed, detail=detail)
 
 
-def _engines() -> Iterator[Finding]:
+def _engines() -> Iterator[DoctorFinding]:
     """Yield which kind of engine `auto` takes here, and of each kind why it cannot run, or what it says of itself."""
     try:
         choice = choose_kind(AUTO)
         yield _fact("engine", f"{AUTO} is {choice.reason}")
     except ConfigError as error:
-        yield Finding(name="engine", is_there=False, is_needed=True, detail=error.problem)
+        yield DoctorFinding(name="engine", is_there=False, is_needed=True, detail=error.problem)
     for facts in kinds().values():
         why_not = facts.why_not()
         if why_not is not None:
-            yield Finding(name=facts.name, is_there=False, is_needed=False, detail=why_not)
+            yield DoctorFinding(name=facts.name, is_there=False, is_needed=False, detail=why_not)
         yield from _examined(facts.name)
 
 
-def _examined(name: str) -> Iterator[Finding]:
+def _examined(name: str) -> Iterator[DoctorFinding]:
     try:
         yield from load_kind(name).examine()
     except EdgeError as error:
-        yield Finding(name=name, is_there=False, is_needed=False, detail=str(error))
+        yield DoctorFinding(name=name, is_there=False, is_needed=False, detail=str(error))
 
 
-def _gstreamer() -> Iterator[Finding]:
+def _gstreamer() -> Iterator[DoctorFinding]:
     try:
         gst = load_gstreamer().gst
     except EdgeError as error:
-        yield Finding(name="gstreamer", is_there=False, is_needed=False, detail=str(error))
+        yield DoctorFinding(name="gstreamer", is_there=False, is_needed=False, detail=str(error))
         return
     yield _fact("gstreamer", gst.version_string())
     find: Callable[[str], object | None] = gst.ElementFactory.find
     for kind, names in (("software", _SOFTWARE_ELEMENTS), ("nvmm", _NVMM_ELEMENTS)):
         missing = [name for name in names if find(name) is None]
         detail = f"without {', '.join(missing)}" if missing else "all elements are here"
-        yield Finding(name=f"{kind} decoding", is_there=not missing, is_needed=False, detail=detail)
+        yield DoctorFinding(name=f"{kind} decoding", is_there=not missing, is_needed=False, detail=detail)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 __all__ = ["assign"]
 
-Edge = tuple[int, float]
+_Edge = tuple[int, float]
 
 
 def assign(weight: NDArray[np.floating], *, minimum: float) -> list[tuple[int, int]]:
@@ -25,7 +25,7 @@ def assign(weight: NDArray[np.floating], *, minimum: float) -> list[tuple[int, i
     if not len(found):
         return []
     gains: list[float] = (flat.take(found) - minimum).tolist()
-    edges: dict[int, list[Edge]] = {}
+    edges: dict[int, list[_Edge]] = {}
     rivals: dict[int, int] = {}
     for index, gain in zip(found.tolist(), gains, strict=True):
         row, column = divmod(index, weight.shape[1])
@@ -45,7 +45,7 @@ class _Matching:
     proves that no other pairs have a larger sum (duality of linear programs).
     """
 
-    def __init__(self, edges: dict[int, list[Edge]]) -> None:
+    def __init__(self, edges: dict[int, list[_Edge]]) -> None:
         self._edges = edges
         self._row_price = {row: max(gain for _, gain in own) for row, own in edges.items()}
         self._column_price = {column: 0.0 for own in edges.values() for column, _ in own}

@@ -18,7 +18,7 @@ from edge.config.schema import MqttConfig
 from edge.protocols import Message
 from edge.publish.frame import FrameMessage
 from edge.publish.mqtt.publisher import MqttPublisher
-from edge.publish.mqtt.trouble import Backoff
+from edge.publish.mqtt.trouble import BrokerBackoff
 from edge.publish.outbox.keeper import Bounds
 from edge.publish.outbox.opening import SpoolPlace
 from tests.support.wire_messages import birth, detections, found, frame_result
@@ -32,7 +32,7 @@ def main(port: str, ring: str, epoch: str, numbers: str, max_bytes: str, spool: 
         ring_path=Path(ring),
         spool=SpoolPlace(Path(spool), Bounds(free_bytes=0)) if spool else None,
         max_bytes=int(max_bytes),
-        backoff=Backoff(min_s=0.02, max_s=0.1),
+        backoff=BrokerBackoff(min_s=0.02, max_s=0.1),
     )
     print("ready", flush=True)
     for seq in range(1, 1 << 30):

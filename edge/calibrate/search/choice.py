@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-__all__ = ["Choice", "ChoiceKey", "Layer", "Limits", "Measure", "Measured", "worth"]
+__all__ = ["Choice", "ChoiceKey", "FloatLimits", "Layer", "Measure", "Measured", "worth"]
 
 ChoiceKey = tuple[frozenset[tuple[str, str]], frozenset[str]]
 
@@ -38,7 +38,7 @@ def worth(gain: float, *layers: Layer) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class FloatLimits:
     """How much may stay in float, as a part of all multiply-accumulates.
 
     Attributes:

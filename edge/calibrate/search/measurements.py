@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edge.calibrate.search.choice import Choice, ChoiceKey, Layer, Limits, Measure, Measured
+from edge.calibrate.search.choice import Choice, ChoiceKey, FloatLimits, Layer, Measure, Measured
 
 __all__ = ["Measurements"]
 
@@ -34,7 +34,7 @@ class Measurements:
         self,
         ranges: Mapping[str, Mapping[str, float]],
         layers: Sequence[Layer],
-        limits: Limits,
+        limits: FloatLimits,
         measure: Measure,
         images: int,
     ) -> None:
@@ -75,7 +75,7 @@ class Measurements:
         """Return the part of the work that `choice` leaves in float."""
         return sum(self._shares[name].mac_share for name in choice.floats if name in self._shares)
 
-    def widen(self, limits: Limits) -> None:
+    def widen(self, limits: FloatLimits) -> None:
         """Allow more in float from now on."""
         self.limits = limits
 

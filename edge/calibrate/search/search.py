@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from edge.calibrate.search.choice import Choice, Layer, Limits, Measure, Measured
+from edge.calibrate.search.choice import Choice, FloatLimits, Layer, Measure, Measured
 from edge.calibrate.search.floats import filled_up, with_better_floats
 from edge.calibrate.search.measurements import Measurements
 from edge.calibrate.search.methods import best_group, best_method
@@ -24,7 +24,7 @@ class Found:
     measurements: Measurements
     steady: Measurements
 
-    def widened(self, limits: Limits) -> Found:
+    def widened(self, limits: FloatLimits) -> Found:
         """Return what comes out when more may stay in float, as far as that seems to help."""
         for measurements in (self.measurements, self.steady):
             measurements.widen(limits)
@@ -41,7 +41,7 @@ def search(
     images: int,
     steady: Measure | None = None,
     floats: Mapping[str, str] | None = None,
-    limits: Limits | None = None,
+    limits: FloatLimits | None = None,
 ) -> Found:
     """Return the best choice that was found.
 
@@ -54,8 +54,8 @@ def search(
         floats: layers that stay in float whatever is found, and why.
         limits: how much may stay in float; what `floats` holds counts as well.
     """
-    measurements = Measurements(ranges, layers, limits or Limits(), measure, images)
-    calm = measurements if steady is None else Measurements(ranges, layers, limits or Limits(), steady, images)
+    measurements = Measurements(ranges, layers, limits or FloatLimits(), measure, images)
+    calm = measurements if steady is None else Measurements(ranges, layers, limits or FloatLimits(), steady, images)
     now, choices = Choice(methods={}, floats=dict(floats or {})), {}
     for name, step in _STEPS.items():
         now = choices[name] = (

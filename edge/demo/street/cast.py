@@ -8,7 +8,7 @@ import numpy as np
 
 from edge.demo.street.layout import Lane, Street
 from edge.demo.street.people import person
-from edge.demo.street.perspective import Camera, Path, Spot
+from edge.demo.street.perspective import Path, Spot, Viewpoint
 from edge.demo.street.props import LOW_PROPS, PROPS, Maker
 from edge.demo.street.sprites import Artwork
 from edge.demo.street.vehicles_end import bus_end, car_end, truck_end
@@ -40,7 +40,7 @@ class Actor:
     arts: tuple[Artwork, ...]
     path: Path | Spot
 
-    def spot(self, phase: float, camera: Camera) -> Spot | None:
+    def spot(self, phase: float, camera: Viewpoint) -> Spot | None:
         """Return where it is at `phase` (0 to 1) of the period, or None while it is away."""
         return self.path if isinstance(self.path, Spot) else self.path.at(phase, camera)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge.demo.street.perspective import Camera
+from edge.demo.street.perspective import Viewpoint
 from edge.types import ImageSize
 
 __all__ = ["Lane", "Street", "street_from_seed"]
@@ -51,7 +51,7 @@ class Street:
 
     size: ImageSize
     is_side: bool
-    camera: Camera
+    camera: Viewpoint
     lanes: tuple[Lane, ...]
     pavements: tuple[Lane, ...]
     road_m: tuple[float, float]
@@ -80,7 +80,7 @@ def _side_street(rng: np.random.Generator, size: ImageSize, gain: tuple[float, f
     unit, count = size.height / 360, int(rng.integers(2, 4))
     far, rows, near = _ROWS[count]
     wide = 16.5 if count == 2 else 20.0
-    camera = Camera(
+    camera = Viewpoint(
         focal_px=500 * unit,
         height_m=wide * rng.uniform(0.96, 1.06),
         horizon_px=(-6.2 * wide - 40) * unit,
@@ -106,7 +106,7 @@ def _side_street(rng: np.random.Generator, size: ImageSize, gain: tuple[float, f
     )
 
 
-def _across(camera: Camera, size: ImageSize, away_m: float, direction: int, margin_m: float) -> Lane:
+def _across(camera: Viewpoint, size: ImageSize, away_m: float, direction: int, margin_m: float) -> Lane:
     scale = camera.focal_px / away_m
     return Lane(
         fixed_m=away_m,
@@ -118,7 +118,7 @@ def _across(camera: Camera, size: ImageSize, away_m: float, direction: int, marg
 
 def _long_street(rng: np.random.Generator, size: ImageSize, gain: tuple[float, float, float], is_night: bool) -> Street:
     unit, count, width = size.height / 360, int(rng.integers(2, 5)), rng.uniform(3.6, 4.1)
-    camera = Camera(
+    camera = Viewpoint(
         focal_px=rng.uniform(500, 580) * unit,
         height_m=rng.uniform(8.8, 11),
         horizon_px=rng.uniform(-5, 40) * unit,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["Camera", "Path", "Spot"]
+__all__ = ["Path", "Spot", "Viewpoint"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Camera:
+class Viewpoint:
     """A pinhole camera whose picture plane is upright.
 
     Attributes:
@@ -76,7 +76,7 @@ class Path:
         """Return the distance since the start of the lap, `phase` in 0 to 1 of the period."""
         return math.fmod(self.offset_m + self.laps * phase * self.length_m, self.length_m)
 
-    def at(self, phase: float, camera: Camera) -> Spot | None:
+    def at(self, phase: float, camera: Viewpoint) -> Spot | None:
         """Return where the walker is seen, or None while it is away."""
         walked = self.walked_m(phase)
         if walked >= self.visible_m:

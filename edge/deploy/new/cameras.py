@@ -13,11 +13,11 @@ from edge.deploy.new.side_by_side import Attempt
 from edge.errors import EdgeError, SourceError
 from edge.media.first_look import Look, look_at
 
-__all__ = ["Camera", "attempt_of", "camera_of", "logins_of", "wanting"]
+__all__ = ["FoundCamera", "attempt_of", "camera_of", "logins_of", "wanting"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Camera:
+class FoundCamera:
     """What came of a place: a look at it, or why there is none.
 
     Attributes:
@@ -71,12 +71,12 @@ def wanting(places: Sequence[Place], found: Mapping[str, object], ask: Ask) -> d
     }
 
 
-def camera_of(place: Place, found: Look | EdgeError, *, credential: str | None) -> Camera:
+def camera_of(place: Place, found: Look | EdgeError, *, credential: str | None) -> FoundCamera:
     """Return what came of a place; `credential` is the name of the secret that it took."""
     if not isinstance(found, EdgeError):
-        return Camera(place=place, look=found, problem=None, credential=credential)
+        return FoundCamera(place=place, look=found, problem=None, credential=credential)
     is_refused = _wants_login(found)
-    return Camera(
+    return FoundCamera(
         place=place,
         look=None,
         problem=found,

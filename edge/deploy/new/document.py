@@ -9,7 +9,7 @@ from pathlib import Path
 from edge.config.credentials import own_path
 from edge.config.schema import MqttConfig, TlsConfig
 from edge.config.yaml_file import scalar_text
-from edge.deploy.new.cameras import Camera
+from edge.deploy.new.cameras import FoundCamera
 from edge.errors import EdgeError
 from edge.media.first_look import Look
 from edge.types import ModelSpec
@@ -46,7 +46,7 @@ class Content:
 
     spec: ModelSpec
     onnx: str
-    cameras: Sequence[Camera]
+    cameras: Sequence[FoundCamera]
     snapshots: dict[str, Path]
     broker: Broker | None
 
@@ -121,7 +121,7 @@ def _streams(content: Content) -> Iterator[str]:
             yield from _not_seen(camera, camera.problem)
 
 
-def _seen(camera: Camera, look: Look, snapshot: Path) -> Iterator[str]:
+def _seen(camera: FoundCamera, look: Look, snapshot: Path) -> Iterator[str]:
     yield f"  - id: {scalar_text(camera.place.id)}  # {look_text(look)}; {cleaned(snapshot.name)}"
     note = _AS_A_CAMERA if camera.place.address.scheme == "file" else ""
     yield f"    uri: {scalar_text(camera.place.uri)}{note}"
@@ -129,7 +129,7 @@ def _seen(camera: Camera, look: Look, snapshot: Path) -> Iterator[str]:
         yield f"    credential: {scalar_text(camera.credential)}  # the name of its login, which is kept apart"
 
 
-def _not_seen(camera: Camera, problem: EdgeError) -> Iterator[str]:
+def _not_seen(camera: FoundCamera, problem: EdgeError) -> Iterator[str]:
     yield f"  # Not seen: {cleaned(str(problem))}"
     yield "  # Once it can be reached, take the signs away, or run edge-deploy new --force again."
     yield f"  # - id: {scalar_text(camera.place.id)}"

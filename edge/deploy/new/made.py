@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.config.credentials import own_path
-from edge.deploy.new.cameras import Camera
+from edge.deploy.new.cameras import FoundCamera
 from edge.deploy.new.document import Broker, Content, batch_of, look_text, model_text
 from edge.untrusted import cleaned
 
@@ -68,7 +68,7 @@ class Made:
         for name in self.secrets:
             yield "secret", f"{name}, kept in {own_path(name).parent}"
 
-    def _camera_json(self, camera: Camera) -> dict[str, Any]:
+    def _camera_json(self, camera: FoundCamera) -> dict[str, Any]:
         look, snapshot = camera.look, self.content.snapshots.get(camera.place.id)
         return {
             "id": camera.place.id,

@@ -13,7 +13,7 @@ from edge.config.credentials import Credential, line_from_credential, own_path
 from edge.config.load import load_pipeline
 from edge.config.schema import MqttConfig
 from edge.deploy.new.broker import try_broker, wants_login
-from edge.deploy.new.cameras import Camera, attempt_of, camera_of, logins_of, wanting
+from edge.deploy.new.cameras import FoundCamera, attempt_of, camera_of, logins_of, wanting
 from edge.deploy.new.document import Broker, Content, pipeline_text
 from edge.deploy.new.made import Made
 from edge.deploy.new.new_files import NewFile, write_new_files
@@ -102,7 +102,7 @@ def make_pipeline(
 
 def _looked(
     request: Request, places: Sequence[Place], secrets: Secrets, *, ask: Ask, ask_broker: Ask
-) -> tuple[list[Camera], Broker | None]:
+) -> tuple[list[FoundCamera], Broker | None]:
     """Return the cameras and the broker as they are, with the logins that are known or told."""
     logins = logins_of(places, secrets, credential=request.credential) | _broker_login(request, secrets)
     found = _tried(request, places, logins)
@@ -132,7 +132,7 @@ def _tried(
 
 def _camera(
     request: Request, place: Place, found: Look | str | EdgeError, login: Credential | None, secrets: Secrets
-) -> Camera:
+) -> FoundCamera:
     assert not isinstance(found, str)  # which is what comes of the broker
     if isinstance(found, EdgeError) or login is None:
         return camera_of(place, found, credential=None)
@@ -186,7 +186,7 @@ def _require_free(request: Request, places: Sequence[Place], paths: Sequence[Pat
         raise ConfigError(f"{lost}: is read by this command, and would be lost", hint="name another file with -o")
 
 
-def _none_seen(cameras: Sequence[Camera]) -> SourceError:
+def _none_seen(cameras: Sequence[FoundCamera]) -> SourceError:
     reasons = "".join(f"\n  {camera.place.id}: {cleaned(str(camera.problem))}" for camera in cameras)
     return SourceError(f"no camera was seen, and nothing is written:{reasons}")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import msgspec
 
 from edge.engine.averaging import Averaging
-from edge.engine.kind import BuildRequest, EngineKind, Finding, ModelForms, Peak, Plan, QdqForm
+from edge.engine.kind import BuildRequest, DoctorFinding, EngineKind, ModelForms, Peak, Plan, QdqForm
 from edge.engine.openvino.activations import OpenVinoActivations
 from edge.engine.openvino.binding import name_and_version, require_precision
 from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
@@ -102,14 +102,16 @@ class _OpenVino:
         """Yield what the CPU reaches, on all cores."""
         yield from cpu_peaks()
 
-    def examine(self) -> Iterator[Finding]:
+    def examine(self) -> Iterator[DoctorFinding]:
         """Yield the version, and how INT8 is computed on this CPU."""
         if FACTS.why_not() is not None:
             return
-        yield Finding(name=FACTS.name, is_there=True, is_needed=False, detail=f"{name_and_version()} (the CPU engine)")
+        yield DoctorFinding(
+            name=FACTS.name, is_there=True, is_needed=False, detail=f"{name_and_version()} (the CPU engine)"
+        )
         why = why_int8_in_float()
         detail = f"computed in float, at its speed: {why}" if why else f"computed in INT8: {_EXACT}"
-        yield Finding(name="int8 on the CPU", is_there=why is None, is_needed=False, detail=detail)
+        yield DoctorFinding(name="int8 on the CPU", is_there=why is None, is_needed=False, detail=detail)
 
 
 def _int8(model: ModelForms) -> Plan:

@@ -17,7 +17,7 @@ from edge.engine.tensorrt.binding import Library, make_logger
 from edge.engine.tensorrt.build.config import make_config
 from edge.engine.tensorrt.build.network import parsed_network
 from edge.engine.tensorrt.build.shapes import set_shapes
-from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.routes import Route
@@ -102,7 +102,7 @@ class _Feed:
 
 def written_cache(
     library: Library,
-    device: Device,
+    device: TensorrtDevice,
     model: ModelForms,
     settings: CalibratorSettings,
     batches: Iterator[NDArray[np.uint8]],
@@ -150,7 +150,9 @@ def _require_calibrators(library: Library) -> None:
         )
 
 
-def _run(library: Library, device: Device, model: ModelForms, settings: CalibratorSettings, feed: _Feed) -> MessageLog:
+def _run(
+    library: Library, device: TensorrtDevice, model: ModelForms, settings: CalibratorSettings, feed: _Feed
+) -> MessageLog:
     log, trt = MessageLog(), library.trt
     logger = make_logger(library, log)
     builder = trt.Builder(logger)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from edge.engine.cuda.libcuda import open_driver
 
-__all__ = ["Device", "read_device"]
+__all__ = ["TensorrtDevice", "read_device"]
 
 # enum CUdevice_attribute in cuda.h
 _INTEGRATED, _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 18, 75, 76
@@ -15,7 +15,7 @@ _NAME_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class TensorrtDevice:
     """A GPU.
 
     Attributes:
@@ -36,7 +36,7 @@ class Device:
         return "{}.{}".format(*self.compute_capability)
 
 
-def read_device(index: int = 0) -> Device:
+def read_device(index: int = 0) -> TensorrtDevice:
     """Return the GPU; no context is made on it, and pycuda is not needed.
 
     Raises:
@@ -54,7 +54,7 @@ def read_device(index: int = 0) -> Device:
         driver.call("cuDeviceGetAttribute", ctypes.byref(value), number, handle)
         return value.value
 
-    return Device(
+    return TensorrtDevice(
         name=name.value.decode("utf-8", "replace"),
         compute_capability=(attribute(_CAPABILITY_MAJOR), attribute(_CAPABILITY_MINOR)),
         memory_bytes=memory.value,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edge.engine.cuda.gpu import Gpu
 from edge.engine.cuda.memory import HostArray
-from edge.engine.kind import BuildRequest, EngineKind, Finding, LayerProfiler, ModelForms, Peak, Plan
+from edge.engine.kind import BuildRequest, DoctorFinding, EngineKind, LayerProfiler, ModelForms, Peak, Plan
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
 from edge.engine.tensorrt.calibrators import CALIBRATORS, CalibratorSettings, written_cache
@@ -146,7 +146,7 @@ class _TensorRt:
 
         yield from gpu_peaks(read_machine().board)
 
-    def examine(self) -> Iterator[Finding]:
+    def examine(self) -> Iterator[DoctorFinding]:
         """Yield what is installed, the routes that it has and which is taken, and known-bad combinations."""
         yield from examined(read_machine())
 

@@ -14,17 +14,17 @@ import struct
 import msgspec
 
 from edge.engine.tensorrt.binding import Library
-from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.device import TensorrtDevice
 from edge.errors import EngineError
 
-__all__ = ["PlanHeader", "TensorInfo", "read_plan", "require_fit", "written_plan"]
+__all__ = ["PlanHeader", "PlanTensor", "read_plan", "require_fit", "written_plan"]
 
 _MAGIC = b"EDGETRT1\n"
 _LENGTH = struct.Struct("<I")
 _REBUILD = "it is built again by itself, or: push the release again"
 
 
-class TensorInfo(msgspec.Struct, frozen=True, kw_only=True):
+class PlanTensor(msgspec.Struct, frozen=True, kw_only=True):
     """An input or output of the engine: `shape` with -1 for a dynamic batch, `dtype` as numpy calls it."""
 
     name: str
@@ -57,8 +57,8 @@ class PlanHeader(msgspec.Struct, frozen=True, kw_only=True):
     route: str
     max_batch: int
     batch: int | None
-    inputs: tuple[TensorInfo, ...]
-    outputs: tuple[TensorInfo, ...]
+    inputs: tuple[PlanTensor, ...]
+    outputs: tuple[PlanTensor, ...]
     dla_core: int | None = None
     sha256: str = ""
 
@@ -89,7 +89,7 @@ def read_plan(plan: bytes) -> tuple[PlanHeader, bytes]:
     return header, content
 
 
-def require_fit(header: PlanHeader, library: Library, device: Device) -> None:
+def require_fit(header: PlanHeader, library: Library, device: TensorrtDevice) -> None:
     """Refuse a plan that another TensorRT or another GPU was to run.
 
     Raises:

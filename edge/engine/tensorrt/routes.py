@@ -10,7 +10,7 @@ from edge.engine.tensorrt.abilities import Abilities
 from edge.errors import EngineError
 from edge.types import Precision
 
-__all__ = ["ChosenRoute", "Route", "Wanted", "choose_route", "routes_of"]
+__all__ = ["ChosenRoute", "Route", "WantedRoute", "choose_route", "routes_of"]
 
 
 class Route(str, enum.Enum):
@@ -40,7 +40,7 @@ class Route(str, enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedRoute:
     """What is asked for.
 
     Attributes:
@@ -82,7 +82,7 @@ def routes_of(abilities: Abilities) -> tuple[Route, ...]:
     return tuple(route for route, is_there in ways if is_there)
 
 
-def choose_route(wanted: Wanted, abilities: Abilities) -> ChosenRoute:
+def choose_route(wanted: WantedRoute, abilities: Abilities) -> ChosenRoute:
     """Return the route.
 
     Raises:
@@ -94,7 +94,7 @@ def choose_route(wanted: Wanted, abilities: Abilities) -> ChosenRoute:
     return replace(chosen, why="; ".join((chosen.why, *(f"without {part}" for part in wanted.beyond_ranges))))
 
 
-def _route(wanted: Wanted, abilities: Abilities) -> ChosenRoute:
+def _route(wanted: WantedRoute, abilities: Abilities) -> ChosenRoute:
     if wanted.precision is not Precision.INT8:
         return _float(wanted, abilities)
     there = routes_of(abilities)
@@ -107,7 +107,7 @@ def _route(wanted: Wanted, abilities: Abilities) -> ChosenRoute:
     return _chosen(there[0], _why(there[0], abilities), abilities)
 
 
-def _forced(wanted: Wanted, route: Route, abilities: Abilities) -> ChosenRoute:
+def _forced(wanted: WantedRoute, route: Route, abilities: Abilities) -> ChosenRoute:
     there = routes_of(abilities)
     if route not in there:
         names = ", ".join(one.value for one in there)
@@ -120,7 +120,7 @@ def _forced(wanted: Wanted, route: Route, abilities: Abilities) -> ChosenRoute:
     return _chosen(route, "asked for in the pipeline", abilities)
 
 
-def _float(wanted: Wanted, abilities: Abilities) -> ChosenRoute:
+def _float(wanted: WantedRoute, abilities: Abilities) -> ChosenRoute:
     route = Route.FLOAT_WEAK if abilities.has_precision_flags else Route.FLOAT_STRONG
     return _chosen(route, f"{wanted.precision.value} needs no scales", abilities)
 

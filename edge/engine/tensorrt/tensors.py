@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from edge.engine.cuda.kernels import FLOAT_TYPES, CellLayout
-from edge.engine.tensorrt.plan import PlanHeader, TensorInfo
+from edge.engine.tensorrt.plan import PlanHeader, PlanTensor
 from edge.errors import EngineError
 from edge.types import HeadFamily, ModelSpec
 
@@ -103,7 +103,7 @@ def input_of(header: PlanHeader, spec: ModelSpec) -> Tensor:
     return _tensor(info, row_shape, spec)
 
 
-def _named(infos: Sequence[TensorInfo], name: str, spec: ModelSpec) -> TensorInfo:
+def _named(infos: Sequence[PlanTensor], name: str, spec: ModelSpec) -> PlanTensor:
     for info in infos:
         if info.name == name:
             return info
@@ -111,12 +111,12 @@ def _named(infos: Sequence[TensorInfo], name: str, spec: ModelSpec) -> TensorInf
     raise EngineError(f"{spec.name}: the plan has no tensor {name!r}, but {known}", hint="build it again")
 
 
-def _output(info: TensorInfo, spec: ModelSpec, shape_of: Callable[[str], tuple[int, ...]]) -> Tensor:
+def _output(info: PlanTensor, spec: ModelSpec, shape_of: Callable[[str], tuple[int, ...]]) -> Tensor:
     is_open = len(info.shape) < 2 or min(info.shape[1:]) < 1
     return _tensor(info, (shape_of(info.name) if is_open else info.shape)[1:], spec)
 
 
-def _tensor(info: TensorInfo, row_shape: tuple[int, ...], spec: ModelSpec) -> Tensor:
+def _tensor(info: PlanTensor, row_shape: tuple[int, ...], spec: ModelSpec) -> Tensor:
     if info.dtype not in FLOAT_TYPES or not row_shape or min(row_shape) < 1:
         raise EngineError(
             f"{spec.name}: tensor {info.name!r} is {info.dtype} (B, {', '.join(map(str, row_shape))}); "

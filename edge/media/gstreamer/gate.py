@@ -13,7 +13,7 @@ from edge.media.gstreamer.binding import load
 from edge.types import ImageSize, Letterbox, Preprocess
 from edge.vision import letterbox
 
-__all__ = ["Gate", "declared_or_bt601"]
+__all__ = ["BufferGate", "declared_or_bt601"]
 
 _MARK_WIDTH, _MARK_HEIGHT = "edge-source-width", "edge-source-height"
 
@@ -44,7 +44,7 @@ def declared_or_bt601(colorimetry: str | None, container: str | None = None) -> 
     return text
 
 
-class Gate:
+class BufferGate:
     """Watches one pad and sets the `fitted` caps filter and, in software, the `colour` caps setter behind it."""
 
     def __init__(

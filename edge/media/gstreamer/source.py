@@ -12,7 +12,7 @@ from edge.media.address import Address
 from edge.media.gstreamer.binding import load
 from edge.media.gstreamer.build import PipelineBuilder, is_live
 from edge.media.gstreamer.bus import BusReader
-from edge.media.gstreamer.gate import Gate
+from edge.media.gstreamer.gate import BufferGate
 from edge.media.gstreamer.loop import GstLoop
 from edge.media.gstreamer.native import NO_TIME, Counter, HeldCaps, PixelLayout, RunningClock, Sample, Sink
 from edge.media.gstreamer.shedding import GstShedding
@@ -60,7 +60,7 @@ class GstSource:
         self._clock = RunningClock(self._pipeline)
         self._order = order or Order()
         self._shedding = GstShedding(self._pipeline.get_by_name("decoded"), lambda: builder.decoder)
-        self._gate = Gate(self._pipeline, preprocess, container_colour=lambda: builder.container_colour)
+        self._gate = BufferGate(self._pipeline, preprocess, container_colour=lambda: builder.container_colour)
         self._bus = BusReader(self._pipeline.get_bus(), address, is_live=not address.is_file_like)
         self._loop = GstLoop(self._pipeline, address.shown) if stream.loop and address.is_file_like else None
         self._lock = threading.Lock()

@@ -14,7 +14,7 @@ from typing import Any
 
 from edge.deadline import Deadline
 from edge.errors import MissingDependencyError
-from edge.publish.mqtt.connection import Acknowledged, Event, Limits, Received, Subscribed, Waker, Will
+from edge.publish.mqtt.connection import Acknowledged, Event, MqttLimits, Received, Subscribed, Waker, Will
 from edge.publish.mqtt.endpoint import Endpoint
 from edge.publish.mqtt.packets import LARGEST_ID, acknowledged_from, packed_properties, publish_packet
 from edge.publish.mqtt.stream import PacketStream, Streams
@@ -36,7 +36,7 @@ class Connection:
 
     def __init__(self, endpoint: Endpoint, *, version: int, will: Will | None) -> None:
         self.version = version
-        self.limits = Limits()
+        self.limits = MqttLimits()
         self._endpoint = endpoint
         self._events: list[Event] = []
         self._trouble: BrokerError | None = None
@@ -262,7 +262,7 @@ class Connection:
             is_login = self._endpoint.credential is not None
             self._trouble = trouble_from_reason(reason.value, str(reason), is_login=is_login)
             return
-        self.limits = Limits(
+        self.limits = MqttLimits(
             receive_maximum=getattr(properties, "ReceiveMaximum", 65_535),
             packet_bytes=getattr(properties, "MaximumPacketSize", None),
             maximum_qos=getattr(properties, "MaximumQoS", 1),

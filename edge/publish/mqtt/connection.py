@@ -6,7 +6,7 @@ import contextlib
 import socket
 from dataclasses import dataclass
 
-__all__ = ["Acknowledged", "Event", "Limits", "Received", "Subscribed", "Waker", "Will"]
+__all__ = ["Acknowledged", "Event", "MqttLimits", "Received", "Subscribed", "Waker", "Will"]
 
 _FAILURE = 0x80
 
@@ -23,7 +23,7 @@ class Will:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class MqttLimits:
     """What this broker allows (CONNACK)."""
 
     receive_maximum: int = 65_535

@@ -26,15 +26,15 @@ from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
 from edge.publish.mqtt.lag import Lag
 from edge.publish.mqtt.poison import PoisonMessages
 from edge.publish.mqtt.probe import LOOK_S, Return
-from edge.publish.mqtt.session import Session
-from edge.publish.mqtt.trouble import Backoff, BrokerError, Trouble
+from edge.publish.mqtt.session import MqttSession
+from edge.publish.mqtt.trouble import BrokerBackoff, BrokerError, Trouble
 from edge.publish.mqtt.version import ProtocolChoice
 from edge.publish.outbox.entry import entry_from_message
 from edge.publish.outbox.opening import SpoolPlace, open_outbox
 
 __all__ = ["MqttPublisher"]
 
-# Session numbers have to grow over connections and over starts without a disk write for each connection.
+# MqttSession numbers have to grow over connections and over starts without a disk write for each connection.
 _SESSIONS_PER_EPOCH = 1_000_000
 _IDLE_POLL_S = 1.0
 _FAREWELL_S = 1.0
@@ -77,7 +77,7 @@ class MqttPublisher:
         live_s: float = LIVE_S,
         lag_s: float = 5.0,
         hold_min_s: float = 0.5,
-        backoff: Backoff | None = None,
+        backoff: BrokerBackoff | None = None,
     ) -> None:
         self._device = info.device
         self._root = f"{topic_root(config)}/{info.device}"
@@ -97,10 +97,10 @@ class MqttPublisher:
         self._poison = PoisonMessages()
         self._hold_min_s, self._lag_s = hold_min_s, lag_s
         self._lag: Lag | None = None
-        self._serving: Session | None = None
+        self._serving: MqttSession | None = None
         self._close_timeout_s = close_timeout_s
         self._ack_timeout_s = ack_timeout_s
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff or BrokerBackoff()
         self._protocol = ProtocolChoice(config.protocol)
         self._will = Will(topic=f"{self._root}/state", payload=b"")
         self._epoch = info.epoch
@@ -270,7 +270,7 @@ class MqttPublisher:
             for message in (self._state_now(), *map(self._stamped, self._streams.values())):
                 self._outbox.refresh(entry_from_message(message))
         self._say(logging.INFO, f"connected to {self._endpoint}, {self._protocol.name}")
-        session = Session(
+        session = MqttSession(
             connection,
             self._outbox,
             root=self._root,
@@ -292,13 +292,13 @@ class MqttPublisher:
             connection.abandon()
             raise
 
-    def _step(self, session: Session, *, timeout_s: float = _IDLE_POLL_S) -> None:
+    def _step(self, session: MqttSession, *, timeout_s: float = _IDLE_POLL_S) -> None:
         # The flag is raised before the last look at the outbox: whoever puts later sees it and wakes us.
         self._is_asleep = session.is_ready
         session.step(0 if session.has_work else timeout_s, self._waker)
         self._is_asleep = False
 
-    def _look_at_lag(self, lag: Lag, session: Session) -> None:
+    def _look_at_lag(self, lag: Lag, session: MqttSession) -> None:
         self._largest_window = max(self._largest_window, session.window.largest)
         if not lag.look(session.window):
             return
@@ -310,14 +310,14 @@ class MqttPublisher:
             self._state = msgspec.structs.replace(self._state, since=_now())
             self._outbox.put(entry_from_message(self._state_now()))
 
-    def _say_goodbye(self, session: Session) -> None:
+    def _say_goodbye(self, session: MqttSession) -> None:
         self._drain(session, self._deadline_s - _FAREWELL_S)
         for state in self._streams.values():
             self._publish_state(msgspec.structs.replace(state, state="down", reason="stopped", since=_now()))
         self._publish_state(StateMessage(device=self._device, state="offline", since=_now(), reason="stopped"))
         self._drain(session, self._deadline_s)
 
-    def _drain(self, session: Session, deadline_s: float) -> None:
+    def _drain(self, session: MqttSession, deadline_s: float) -> None:
         while self._outbox.counts()["waiting"] and time.monotonic() < deadline_s:
             self._step(session, timeout_s=0.1)
 

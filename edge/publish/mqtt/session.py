@@ -16,7 +16,7 @@ from edge.publish.mqtt.window import Window
 from edge.publish.outbox.entry import Entry, Number
 from edge.publish.outbox.outbox import Outbox
 
-__all__ = ["Session"]
+__all__ = ["MqttSession"]
 
 # Topic, properties and headers of a packet take less than this besides payload and topic.
 _HEADERS_BYTES = 160
@@ -37,7 +37,7 @@ class _Sent:
     size_bytes: int
 
 
-class Session:
+class MqttSession:
     """Sends from an outbox over one connection; used by one thread.
 
     What is on its way is bounded by the `window`: so many can be sent twice after a loss. At most half of it is replay.

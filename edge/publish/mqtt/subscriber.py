@@ -21,7 +21,7 @@ from edge.publish.mqtt.client import Connection, connect
 from edge.publish.mqtt.connection import Received, Subscribed
 from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
 from edge.publish.mqtt.probe import Return
-from edge.publish.mqtt.trouble import Backoff, BrokerError, Trouble
+from edge.publish.mqtt.trouble import BrokerBackoff, BrokerError, Trouble
 from edge.publish.mqtt.version import ProtocolChoice
 
 __all__ = ["Arrival", "Subscriber", "checked_device", "message_from_payload"]
@@ -85,14 +85,14 @@ class Subscriber:
         device: str = "+",
         credential: Credential | None = None,
         base_dir: Path | None = None,
-        backoff: Backoff | None = None,
+        backoff: BrokerBackoff | None = None,
     ) -> None:
         client_id = f"edge-listen-{secrets.token_hex(4)}"
         # Not the configured client id: that is the device's own, and the broker would throw it out for us.
         config = msgspec.structs.replace(config, client_id=None)
         self._endpoint = endpoint_from_config(config, client_id=client_id, credential=credential, base_dir=base_dir)
         self._filter = f"{topic_root(config)}/{checked_device(device)}/#"
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff or BrokerBackoff()
         self._protocol = ProtocolChoice(config.protocol)
         self._connection: Connection | None = None
         self._early: list[Received] = []

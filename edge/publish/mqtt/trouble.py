@@ -12,7 +12,7 @@ from collections.abc import Callable
 from edge.errors import PublishError
 from edge.publish.mqtt.endpoint import Endpoint
 
-__all__ = ["Backoff", "BrokerError", "Trouble", "trouble_from_error", "trouble_from_reason"]
+__all__ = ["BrokerBackoff", "BrokerError", "Trouble", "trouble_from_error", "trouble_from_reason"]
 
 
 class Trouble(enum.Enum):
@@ -126,7 +126,7 @@ _NO_WORD = frozenset({Trouble.SILENT, Trouble.UNANSWERED})
 _SILENT_S = 4.0
 
 
-class Backoff:
+class BrokerBackoff:
     """How long to wait before the next attempt: doubling, with jitter over the whole range so that fleets spread.
 
     One that says nothing at all, as when it hangs, is not asked less often for that: nothing but a connection can tell

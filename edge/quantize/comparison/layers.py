@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edge.evaluate.layers import Layer, Quantization
+from edge.evaluate.layers import ComparedLayer, Quantization
 from edge.model.cost import cost_of_model
 from edge.model.graph import Graph, Node
 from edge.model.qdq.insert import QdqModel
@@ -15,7 +15,9 @@ from edge.types import ModelSpec
 __all__ = ["compared_layers", "watched_tensors"]
 
 
-def compared_layers(graph: Graph, spec: ModelSpec, quantized: QdqModel, copies: Mapping[str, str]) -> tuple[Layer, ...]:
+def compared_layers(
+    graph: Graph, spec: ModelSpec, quantized: QdqModel, copies: Mapping[str, str]
+) -> tuple[ComparedLayer, ...]:
     """Return the weighted layers in the order of the model.
 
     Args:
@@ -27,7 +29,7 @@ def compared_layers(graph: Graph, spec: ModelSpec, quantized: QdqModel, copies: 
     macs = {node.output: node.macs for node in cost_of_model(graph, spec).nodes}
     weighted = {*quantized.quantized_nodes, *quantized.float_nodes}
     return tuple(
-        Layer(
+        ComparedLayer(
             name=called(node),
             op_type=node.op_type,
             input_=_activation(node, graph),
@@ -54,6 +56,6 @@ def _quantization(read: str, node: Node, quantized: QdqModel) -> Quantization | 
     return Quantization(range_=max(quantized.ranges[read], LEVELS * step), step=step)
 
 
-def watched_tensors(layers: Sequence[Layer]) -> tuple[str, ...]:
+def watched_tensors(layers: Sequence[ComparedLayer]) -> tuple[str, ...]:
     """Return what the layers read and make, each once."""
     return tuple(dict.fromkeys(name for layer in layers for name in (layer.input_, layer.output)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from edge.calibrate.histogram import Histogram
 from edge.calibrate.observer import Observer, merge_all
-from edge.evaluate.layers import Layer, LayerError, LayerErrors, LayerTimes
+from edge.evaluate.layers import ComparedLayer, LayerError, LayerErrors, LayerTimes
 from edge.quantize.comparison.both import Both, Tensors
 from edge.quantize.comparison.layers import watched_tensors
 from edge.quantize.crew import ReadImage
@@ -30,7 +30,7 @@ class Comparing(StillsWork):
         with_copies: the model in INT8 with its layers in float beside them.
     """
 
-    layers: tuple[Layer, ...]
+    layers: tuple[ComparedLayer, ...]
     with_copies: bytes
 
     def open(self) -> _Comparer:
@@ -41,7 +41,7 @@ class Comparing(StillsWork):
 
 
 class _Comparer(StillsTool[Both]):
-    def __init__(self, both: Both, layers: Sequence[Layer]) -> None:
+    def __init__(self, both: Both, layers: Sequence[ComparedLayer]) -> None:
         super().__init__(both)
         self._layers = layers
         self._read = tuple(dict.fromkeys(layer.input_ for layer in layers))
@@ -73,7 +73,7 @@ class Noise:
         inputs: |x| of each activation that a layer reads, in float.
     """
 
-    def __init__(self, layers: Sequence[Layer]) -> None:
+    def __init__(self, layers: Sequence[ComparedLayer]) -> None:
         self._layers = layers
         self.errors = _none_yet(layers)
         self.inputs: Inputs = {}
@@ -91,5 +91,5 @@ class Noise:
         return tuple(self.errors.result(one, all_macs=macs, times=times.get(one.name)) for one in self._layers)
 
 
-def _none_yet(layers: Sequence[Layer]) -> LayerErrors:
+def _none_yet(layers: Sequence[ComparedLayer]) -> LayerErrors:
     return LayerErrors({one.input_: one.quantization for one in layers if one.quantization is not None})

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edge.engine.kind import EngineKind
 from edge.errors import EngineError
-from edge.evaluate.layers import Layer, LayerTimes
+from edge.evaluate.layers import ComparedLayer, LayerTimes
 from edge.quantize.forms import Forms
 
 __all__ = ["TIMED_RUNS", "Times", "times_of"]
@@ -32,7 +32,7 @@ def times_of(
     kind: EngineKind,
     forms: Forms,
     quantized: bytes,
-    layers: Sequence[Layer],
+    layers: Sequence[ComparedLayer],
     *,
     canvases: Sequence[NDArray[np.uint8]],
     on_run: Callable[[], None],

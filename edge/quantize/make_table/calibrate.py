@@ -10,7 +10,7 @@ from edge.calibrate.lint.facts import facts_of_graph
 from edge.calibrate.observations import Observations, merge_observations
 from edge.calibrate.observations_file import read_observations
 from edge.calibrate.peaks import tensors_to_look_at
-from edge.calibrate.search import Choice, Found, Limits, search
+from edge.calibrate.search import Choice, FloatLimits, Found, search
 from edge.calibrate.table import CalibrationTable
 from edge.engine.kind import EngineKind
 from edge.engine.select import quick_kind
@@ -35,7 +35,7 @@ __all__ = ["FEW_IMAGES", "calibrate"]
 
 FEW_IMAGES = 64  # fewer hardly show what the cameras will see
 _TRIAL_IMAGES = 64  # more make the search slower, and hardly surer
-_WIDER = tuple(Limits(other=share, total=share + 0.1) for share in (0.1, 0.15, 0.25, 0.35))
+_WIDER = tuple(FloatLimits(other=share, total=share + 0.1) for share in (0.1, 0.15, 0.25, 0.35))
 _STEPS_BESIDE_LAYERS = 110  # of a search, about
 
 Ranges = Mapping[str, Mapping[str, float]]

@@ -9,7 +9,7 @@ from typing import Any
 
 from edge.http.prometheus import Distribution, Metric
 from edge.reading import read_file
-from edge.runtime.look.moment import Moment
+from edge.runtime.look.moment import Snapshot
 from edge.runtime.pipeline.counters import Counters
 from edge.runtime.pipeline.report import RunReport
 from edge.types import StreamState
@@ -22,7 +22,7 @@ _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
 _STREAM = ("stream",)
 
 
-def metrics_of(moment: Moment, counters: Counters) -> Iterator[Metric]:
+def metrics_of(moment: Snapshot, counters: Counters) -> Iterator[Metric]:
     """Yield all metrics of a moment; the stages as they are now."""
     yield from _frames(moment.report)
     yield from _streams(moment)
@@ -58,7 +58,7 @@ def _frames(report: RunReport) -> Iterator[Metric]:
     )
 
 
-def _streams(moment: Moment) -> Iterator[Metric]:
+def _streams(moment: Snapshot) -> Iterator[Metric]:
     streams, statuses = moment.report.streams, moment.report.statuses
     up = {(name,): float(status.state is StreamState.UP) for name, status in statuses.items()}
     again = {(name,): float(status.reconnects) for name, status in statuses.items()}
@@ -79,7 +79,7 @@ def _streams(moment: Moment) -> Iterator[Metric]:
     yield _counter("edge_detections_total", "Detections found.", _STREAM, found)
 
 
-def _level(moment: Moment) -> float:
+def _level(moment: Snapshot) -> float:
     orders = moment.report.shedding.values()
     return 2.0 if any(one.skips for one in orders) else float(bool(orders))
 
@@ -153,7 +153,7 @@ def _mqtt(counts: Mapping[str, int]) -> Iterator[Metric]:
     yield _gauge("edge_spool_bytes", "What waits, by where it lies.", ("tier",), tiers)
 
 
-def _machine(moment: Moment) -> Iterator[Metric]:
+def _machine(moment: Snapshot) -> Iterator[Metric]:
     sensors = moment.sensors
     celsius = {(name,): zone.celsius for name, zone in sensors.zones.items() if zone.celsius is not None}
     yield _gauge("edge_temperature_celsius", "As the kernel tells it.", ("zone",), celsius)
@@ -166,7 +166,7 @@ def _machine(moment: Moment) -> Iterator[Metric]:
     yield _gauge("edge_memory_available_bytes", "Of the machine.", (), {(): _available_bytes()})
 
 
-def _release(moment: Moment) -> Iterator[Metric]:
+def _release(moment: Snapshot) -> Iterator[Metric]:
     model = moment.info.model
     values = (model.release or "", moment.report.engine, model.name, model.precision)
     yield _gauge("edge_release_info", "What runs.", ("release", "engine", "model", "precision"), {values: 1.0})

@@ -11,13 +11,13 @@ from edge.publish.messages import DeployMessage, DeviceState, InfoMessage
 from edge.runtime.pipeline.report import RunReport
 from edge.types import StreamId
 
-__all__ = ["Moment", "Rates"]
+__all__ = ["Rates", "Snapshot"]
 
 _WINDOW_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class Snapshot:
     """A run as of its last account; `release` is None for a pipeline file, `state` what subscribers are told.
 
     `fps` is what was inferred of each stream in the last seconds, `at_s` the monotonic time of the account.

@@ -21,7 +21,7 @@ from edge.http.sockets import LOOPBACK, bind_port, bind_socket_file
 from edge.publish.messages import InfoMessage
 from edge.runtime.look.heat import HeatWatch
 from edge.runtime.look.metrics import metrics_of
-from edge.runtime.look.moment import Moment, Rates
+from edge.runtime.look.moment import Rates, Snapshot
 from edge.runtime.look.pictures import Pictures
 from edge.runtime.look.status import status_json
 from edge.runtime.pipeline.counters import Counters
@@ -104,7 +104,7 @@ class StatusServer:
         self._config = config
         self._heat = heat or HeatWatch(shown.states.alarm)
         self._rates = Rates()
-        self._moment: Moment | None = None
+        self._moment: Snapshot | None = None
         self._turns = -1
         self._turned_at_s = time.monotonic()
         self._exposition: Exposition | None = None
@@ -125,7 +125,7 @@ class StatusServer:
         self._shown.pictures.forget()
         state, reason = self._shown.states.device_state
         switch = self._shown.last_switch
-        self._moment = Moment(
+        self._moment = Snapshot(
             info=self._shown.info,
             report=report,
             at_s=time.monotonic(),

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from edge.publish.convert import rfc3339_from_ns
-from edge.runtime.look.moment import Moment
+from edge.runtime.look.moment import Snapshot
 from edge.runtime.pipeline.counters import StreamReport
 
 __all__ = ["status_json"]
@@ -18,7 +18,7 @@ __all__ = ["status_json"]
 _NOWHERE: Mapping[str, Any] = MappingProxyType({"zones": (), "lines": ()})
 
 
-def status_json(moment: Moment, places: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> dict[str, Any]:
+def status_json(moment: Snapshot, places: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> dict[str, Any]:
     """Return the document; what a machine does not have is null or empty.
 
     Args:
@@ -54,7 +54,7 @@ def status_json(moment: Moment, places: Mapping[str, Mapping[str, Any]] = Mappin
     }
 
 
-def _stream(moment: Moment, stream: StreamReport, places: Mapping[str, Any]) -> dict[str, Any]:
+def _stream(moment: Snapshot, stream: StreamReport, places: Mapping[str, Any]) -> dict[str, Any]:
     status = moment.report.statuses[stream.stream]
     order = moment.report.shedding.get(stream.stream)
     return {
@@ -75,7 +75,7 @@ def _stream(moment: Moment, stream: StreamReport, places: Mapping[str, Any]) -> 
     }
 
 
-def _machine(moment: Moment) -> dict[str, Any]:
+def _machine(moment: Snapshot) -> dict[str, Any]:
     sensors = moment.sensors
     return {
         "zones": {
@@ -89,7 +89,7 @@ def _machine(moment: Moment) -> dict[str, Any]:
     }
 
 
-def _cpu_share(moment: Moment) -> float:
+def _cpu_share(moment: Snapshot) -> float:
     times = moment.report.times
     return round(times.cpu_s / times.elapsed_s, 3) if times.elapsed_s > 0 else 0.0
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 from edge.types import DropReason, FrameResult, SourceCounts, StreamId
 
-__all__ = ["Counters", "Histogram", "RecentTimes", "StreamCounts", "StreamReport", "report_stream"]
+__all__ = ["Counters", "LatencyHistogram", "RecentTimes", "StreamCounts", "StreamReport", "report_stream"]
 
 _RECENT_FRAMES = 512
 _BUCKETS_PER_OCTAVE = 16  # 4.4 % wide: finer than anybody reads a latency
 
 
-class Histogram:
+class LatencyHistogram:
     """Durations in buckets of equal ratio; not thread-safe."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Counters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._streams: dict[StreamId, _Stream] = {}
-        self._stages = {name: Histogram() for name in ("decode", "batch_wait", "infer", "post", "total")}
+        self._stages = {name: LatencyHistogram() for name in ("decode", "batch_wait", "infer", "post", "total")}
         self._batch_sizes: Counter[int] = Counter()
         self._recent_infer_ns: deque[int] = deque(maxlen=_RECENT_FRAMES)
         self._recent_age_ns: deque[int] = deque(maxlen=_RECENT_FRAMES)
@@ -111,7 +111,7 @@ class Counters:
             return {name: histogram.as_json() for name, histogram in self._stages.items()}
 
     def stages_at_most(self, bounds_octaves: Sequence[int]) -> dict[str, tuple[tuple[int, ...], int, int]]:
-        """Return for each stage what `Histogram.at_most` gives, and the count of all."""
+        """Return for each stage what `LatencyHistogram.at_most` gives, and the count of all."""
         with self._lock:
             return {name: (*one.at_most(bounds_octaves), one.count) for name, one in self._stages.items()}
 

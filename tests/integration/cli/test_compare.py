@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from edge.evaluate.layers import MOST_ADDED_NOISE, Verdict
+from edge.evaluate.layers import MOST_ADDED_NOISE, LayerVerdict
 from tests.integration.cli.test_commands import command
 from tests.support import models
 from tests.support.tables import calibrated
@@ -39,7 +39,7 @@ def test_json_has_the_stable_keys_and_no_number_that_is_none(model):
     assert content["engine"].startswith("openvino ")
     assert all(list(layer) == LAYER_KEYS for layer in content["layers"])
     assert content["layers"][0]["input_sqnr_db"] is None  # pixels have no noise
-    assert {layer["verdict"] for layer in content["layers"]} <= {verdict.value for verdict in Verdict}
+    assert {layer["verdict"] for layer in content["layers"]} <= {verdict.value for verdict in LayerVerdict}
 
 
 def test_the_text_is_a_line_for_each_layer_and_a_summary(model):
@@ -73,7 +73,7 @@ def test_help_says_the_rule_that_is_computed():
     shown = command("edge-deploy", "compare", "--help").stdout
 
     assert f"more than {MOST_ADDED_NOISE:.0%} of the power" in shown
-    assert all(f"  {verdict.value}  " in shown for verdict in Verdict)
+    assert all(f"  {verdict.value}  " in shown for verdict in LayerVerdict)
     assert "not of a Jetson" in " ".join(shown.split())
 
 

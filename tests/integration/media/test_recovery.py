@@ -11,7 +11,7 @@ import pytest
 
 from edge.config.credentials import read_credential
 from edge.media.address import parse_address
-from edge.media.backoff import Backoff
+from edge.media.backoff import CameraBackoff
 from edge.media.probe import is_there
 from edge.types import ImageSize, StreamState
 from tests.support.clips import write_clip
@@ -42,7 +42,7 @@ def server(mount) -> Iterator[RtspServer]:
 @pytest.fixture
 def long_waits(monkeypatch):
     """As after an outage of hours: by itself, no attempt would come within the test."""
-    monkeypatch.setattr(Backoff, "delay_s", lambda *_, **__: 300.0)
+    monkeypatch.setattr(CameraBackoff, "delay_s", lambda *_, **__: 300.0)
 
 
 def seconds_to_frames(viewer: Viewer) -> float:

@@ -3,14 +3,14 @@ import pytest
 
 from edge.config.schema import MqttConfig
 from edge.publish.mqtt.publisher import MqttPublisher
-from edge.publish.mqtt.trouble import Backoff
+from edge.publish.mqtt.trouble import BrokerBackoff
 from tests.support.collector import Collector
 from tests.support.mosquitto import Mosquitto
 from tests.support.wire_messages import birth
 
 
 def quick_backoff(refused_s=300.0):
-    return Backoff(min_s=0.02, max_s=0.1, refused_s=refused_s)
+    return BrokerBackoff(min_s=0.02, max_s=0.1, refused_s=refused_s)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from edge.config.schema import MqttConfig
 from edge.publish.mqtt.probe import accepts
 from edge.publish.mqtt.subscriber import Subscriber
-from edge.publish.mqtt.trouble import Backoff
+from edge.publish.mqtt.trouble import BrokerBackoff
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 
@@ -17,7 +17,7 @@ MOST_S = 5.0
 
 def after_hours():
     """By itself, no attempt would come within the test."""
-    return Backoff(min_s=300, max_s=300)
+    return BrokerBackoff(min_s=300, max_s=300)
 
 
 def seconds_until_connected(publisher):

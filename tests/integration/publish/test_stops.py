@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from edge.publish.mqtt.trouble import Backoff
+from edge.publish.mqtt.trouble import BrokerBackoff
 from tests.support.fake_broker import Behaviour, FakeBroker
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 
 
 def patient():
-    return Backoff(min_s=60, max_s=60)
+    return BrokerBackoff(min_s=60, max_s=60)
 
 
 @pytest.mark.parametrize("is_flushed", [True, False])

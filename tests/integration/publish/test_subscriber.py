@@ -16,7 +16,7 @@ from edge.deploy.listen import ListenOptions
 from edge.errors import ConfigError, PublishError
 from edge.publish.messages import DetectionsMessage, StreamStateMessage
 from edge.publish.mqtt.subscriber import Subscriber
-from edge.publish.mqtt.trouble import Backoff
+from edge.publish.mqtt.trouble import BrokerBackoff
 from tests.support.aborting_proxy import AbortingProxy
 from tests.support.event_messages import event
 from tests.support.fake_broker import Behaviour, FakeBroker
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def subscriber(broker):
-    made = Subscriber(config(broker.port), backoff=Backoff(min_s=0.02, max_s=0.1))
+    made = Subscriber(config(broker.port), backoff=BrokerBackoff(min_s=0.02, max_s=0.1))
     made.open()
     yield made
     made.close()
@@ -73,7 +73,7 @@ def test_only_the_site_and_device_asked_for_are_heard(broker, collector, make_pu
 
 def test_a_reconnect_is_told_and_goes_on(make_broker, make_publisher):
     broker = make_broker(is_persistent=True).start()
-    subscriber = Subscriber(config(broker.port), backoff=Backoff(min_s=0.02, max_s=0.1))
+    subscriber = Subscriber(config(broker.port), backoff=BrokerBackoff(min_s=0.02, max_s=0.1))
     subscriber.open()
     said = []
     arrivals = subscriber.receive(on_status=said.append)
@@ -93,7 +93,7 @@ def test_a_reconnect_is_told_and_goes_on(make_broker, make_publisher):
 
 def test_what_the_broker_held_during_a_short_loss_is_not_missed(broker, collector):
     with AbortingProxy(broker.port) as proxy:
-        subscriber = Subscriber(config(proxy.port), backoff=Backoff(min_s=0.02, max_s=0.1))
+        subscriber = Subscriber(config(proxy.port), backoff=BrokerBackoff(min_s=0.02, max_s=0.1))
         subscriber.open()
         proxy.cut()
         wait_until(lambda: re.search(r"Client edge-listen-\w+ closed", broker.log()), what="the broker notices")

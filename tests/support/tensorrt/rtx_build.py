@@ -15,7 +15,7 @@ from edge.calibrate.table_file import read_table
 from edge.engine.kind import BuildRequest
 from edge.engine.tensorrt.binding import library_of
 from edge.engine.tensorrt.build.build import build_plan
-from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import read_plan
@@ -53,7 +53,7 @@ def forms_of(job):
 
 def build(library, job):
     log, phases = MessageLog(), []
-    device = Device(
+    device = TensorrtDevice(
         name="GPU of a test",
         compute_capability=tuple(job.get("capability", (8, 6))),
         memory_bytes=8 << 30,

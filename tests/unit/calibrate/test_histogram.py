@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.calibrate.histogram import BINS, Histogram, Tally, count, merge
+from edge.calibrate.histogram import BINS, Histogram, RangeTally, count, merge
 from edge.calibrate.observer import Observer, merge_all
 from edge.errors import CalibrationError
 from edge.types import HISTOGRAM_BINS, MagnitudeCounts
@@ -50,7 +50,7 @@ def test_any_split_and_order_gives_the_same_bits(parts, random):
 
 @given(st.lists(arrays, max_size=6))
 def test_a_tally_equals_counting_each_part_and_merging(parts):
-    tally, merged = Tally(), count(np.zeros(0, np.float32))
+    tally, merged = RangeTally(), count(np.zeros(0, np.float32))
     for part in parts:
         tally.add(part)
         merged = merge(merged, count(part))
@@ -60,7 +60,7 @@ def test_a_tally_equals_counting_each_part_and_merging(parts):
 
 @pytest.mark.parametrize("order", [(1e-30, 1e30), (1e30, 1e-30), (0.0, 3.4e38), (2.0**-149, 1.0, 3.4e38)])
 def test_a_tally_of_tiny_and_huge_values_loses_none(order):
-    tally, one_by_one = Tally(), [np.full(3, value, np.float32) for value in order]
+    tally, one_by_one = RangeTally(), [np.full(3, value, np.float32) for value in order]
     for part in one_by_one:
         tally.add(part)
 
@@ -73,7 +73,7 @@ def test_a_tally_of_tiny_and_huge_values_loses_none(order):
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [70_000, 199_999], ids=["second-chunk", "last-value"])
 def test_a_tally_is_as_it_was_after_a_value_that_is_not_finite_far_inside(wrong, place):
-    tally = Tally()
+    tally = RangeTally()
     tally.add(np.array([0.0, 0.5, 3.0], np.float32))
     before = tally.histogram()
     values = np.full(200_000, 1000.0, np.float32)
@@ -88,7 +88,7 @@ def test_a_tally_is_as_it_was_after_a_value_that_is_not_finite_far_inside(wrong,
 
 
 def test_a_histogram_that_was_given_out_does_not_change():
-    tally = Tally()
+    tally = RangeTally()
     tally.add(np.ones(3, np.float32))
     first = tally.histogram()
 
@@ -210,7 +210,7 @@ def test_values_that_are_not_finite_are_refused_in_the_same_words_wherever_they_
 
 def test_counts_of_a_device_do_not_join_other_numbers_of_bins():
     with pytest.raises(ValueError, match="2048 and 256 bins"):
-        Tally(256).join(as_a_device_counts(np.ones(1)))
+        RangeTally(256).join(as_a_device_counts(np.ones(1)))
 
 
 @pytest.mark.parametrize(

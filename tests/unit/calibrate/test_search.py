@@ -5,7 +5,7 @@ import random
 import pytest
 
 from edge.calibrate import search as package
-from edge.calibrate.search import Choice, Layer, Limits
+from edge.calibrate.search import Choice, FloatLimits, Layer
 
 METHODS = ("mse", "percentile", "minmax")
 RANGES = dict(zip(METHODS, (1.0, 2.0, 4.0), strict=True))
@@ -66,7 +66,7 @@ def test_one_bad_layer_among_a_hundred_is_found_and_said():
 def test_the_bad_layer_is_found_by_halving_not_by_trying_every_layer():
     measure = Additive({"n37": 1.0}, base=0.1)
 
-    search(ranges_of(), layers_of(100), measure, limits=Limits(other=0.01, total=0.01))
+    search(ranges_of(), layers_of(100), measure, limits=FloatLimits(other=0.01, total=0.01))
 
     before = next(i for i, (_, floats, _) in enumerate(measure.asked) if floats == {"n37"})
     assert before < 30  # one for each method, 12 parts of 9 layers, then 9 parts of one
@@ -152,7 +152,9 @@ def test_a_method_that_only_suits_a_part_of_the_last_layers_in_float_is_found():
     assert set(best.floats) == {"m1", "m2"}
 
 
-@pytest.mark.parametrize("limits", [Limits(), Limits(other=0.0, total=0.0), Limits(other=0.02, total=0.5)])
+@pytest.mark.parametrize(
+    "limits", [FloatLimits(), FloatLimits(other=0.0, total=0.0), FloatLimits(other=0.02, total=0.5)]
+)
 @pytest.mark.parametrize("depthwise", [(), (0, 4, 8, 12, 16, 20)])
 def test_the_limits_hold_although_every_layer_would_help(limits, depthwise):
     layers = layers_of(30, share=0.02, depthwise=depthwise, last={28, 29})
@@ -186,7 +188,7 @@ def test_widened_limits_let_more_stay_in_float_and_keep_what_was_found():
     measure = Additive({layer.name: 0.1 for layer in layers})
     found = search(ranges_of(), layers, measure)
 
-    wider = found.widened(Limits(other=0.2, total=0.3))
+    wider = found.widened(FloatLimits(other=0.2, total=0.3))
 
     assert set(found.best.choice.floats) < set(wider.best.choice.floats)
     assert share(found.best.choice, layers) <= 0.05 < share(wider.best.choice, layers) <= 0.2
@@ -278,7 +280,7 @@ def test_no_choice_is_measured_twice_on_an_image(images):
     ranges, layers, measure = mixed()
 
     found = search(ranges, layers, measure, images=images)
-    found.widened(Limits(other=0.2, total=0.3)).widened(Limits(other=0.4, total=0.5))
+    found.widened(FloatLimits(other=0.2, total=0.3)).widened(FloatLimits(other=0.4, total=0.5))
 
     pairs = [(methods, floats, image) for methods, floats, part in measure.asked for image in part]
     assert len(set(pairs)) == len(pairs)
@@ -412,6 +414,6 @@ def test_what_is_widened_goes_by_the_steady_measure():
     noisy, steady = Rare(SLIGHT, base=1.0), Additive(SLIGHT, base=1.0)
     found = search(ranges_of(), layers, noisy, images=64, steady=steady)
 
-    wider = found.widened(Limits(other=0.1, total=0.2))
+    wider = found.widened(FloatLimits(other=0.1, total=0.2))
 
     assert {*found.best.choice.floats} < {*wider.best.choice.floats} <= SLIGHT.keys()

@@ -12,7 +12,7 @@ import pytest
 from edge.calibrate.histogram import count
 from edge.cli.compare_lines import layer_lines, number, percent, summary, verdict_lines
 from edge.cli.compare_page import comparison_page, rebinned
-from edge.evaluate.layers import Layer, LayerError, LayerTimes, Quantization, worst_layers
+from edge.evaluate.layers import ComparedLayer, LayerError, LayerTimes, Quantization, worst_layers
 from edge.quantize.comparison import Comparison
 from edge.types import HeadFamily, ImageSize, ModelSpec, Preprocess
 
@@ -55,7 +55,7 @@ def an_error(name, *, sqnr_db=20.0, is_int8=True, float_ms=2.0, int8_ms=1.0):
     if float_ms is not None:
         times = LayerTimes(float_s=np.array([float_ms / 1e3]), int8_s=np.array([int8_ms / 1e3]))
     return LayerError(
-        layer=Layer(
+        layer=ComparedLayer(
             name=name, op_type="Conv", input_="x", output=name, macs=10,
             quantization=Quantization(range_=4.0, step=4 / 127) if is_int8 else None,
             float_copy=f"{name}/float" if is_int8 else None,

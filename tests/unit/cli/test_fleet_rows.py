@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from edge.cli.fleet_rows import Row, Rows, printable, size_text
+from edge.cli.fleet_rows import FleetRow, FleetRows, printable, size_text
 from edge.delivery.event import BEGIN, END, LAST_PHASE, PROGRESS, UPLOAD, Event
 
 START = datetime(2026, 11, 20, 10, 0, tzinfo=timezone.utc)
@@ -20,7 +20,7 @@ def last(target, result="committed", code=None):
 
 
 def row_of(*events):
-    row = Row(target="d-00", began_at=START)
+    row = FleetRow(target="d-00", began_at=START)
     for one in events:
         row.take(one)
     return row
@@ -68,7 +68,7 @@ def test_a_new_phase_begins_at_nothing():
 
 
 def rows_of(*, total, at_work, failed, done):
-    rows, names = Rows(total), (f"d-{number:03}" for number in range(total))
+    rows, names = FleetRows(total), (f"d-{number:03}" for number in range(total))
     for count, code, result in (
         (at_work, None, None),
         (failed, "trial.crash", "rolled-back"),

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 from rich.console import Console
 
-from edge.cli.fleet_rows import Rows
+from edge.cli.fleet_rows import FleetRows
 from edge.cli.fleet_view import JsonLines, LiveRows, PlainLines, screen
 from edge.delivery.event import BEGIN, END, LAST_PHASE, NOTE, PROGRESS, UPLOAD, Event
 
@@ -79,7 +79,7 @@ def drawn(rows, *, width=80, height=24):
 
 
 def test_a_row_tells_phase_share_speed_and_time_left():
-    rows = Rows(3)
+    rows = FleetRows(3)
     for one in (
         event(BEGIN),
         event(PROGRESS, at_s=0, bytes=0, total=40 * 1024 * 1024),
@@ -95,7 +95,7 @@ def test_a_row_tells_phase_share_speed_and_time_left():
 
 
 def test_two_hundred_targets_stay_within_a_small_terminal_whatever_they_say():
-    rows = Rows(200)
+    rows = FleetRows(200)
     for number in range(90):
         rows.take(event(BEGIN, target=f"d-{number:03}", phase="connect"))
     for number in range(40):

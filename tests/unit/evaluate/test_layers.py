@@ -8,12 +8,12 @@ import pytest
 
 from edge.evaluate.layers import (
     MOST_ADDED_NOISE,
-    Layer,
+    ComparedLayer,
     LayerError,
     LayerErrors,
     LayerTimes,
+    LayerVerdict,
     Quantization,
-    Verdict,
     worst_layers,
 )
 
@@ -25,7 +25,7 @@ def arrays(*values):
 
 
 def layer(name="n", *, quantization=HERE):
-    return Layer(
+    return ComparedLayer(
         name=name,
         op_type="Conv",
         input_="x",
@@ -135,7 +135,7 @@ def test_a_layer_in_float_has_no_range_to_lose_values_by():
 
     assert (found.clipped_share, found.dead_share) == (None, None)
     assert found.as_json()["precision"] == "float"
-    assert found.verdict is Verdict.FLOAT
+    assert found.verdict is LayerVerdict.FLOAT
 
 
 def test_added_noise_is_that_against_the_copy_in_float_whatever_came_in():
@@ -158,16 +158,16 @@ LIMIT_DB = -10 * math.log10(MOST_ADDED_NOISE)
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (error(times=FASTER), Verdict.PAYS),
-        (error(times=OVERLAPPING), Verdict.SAVES_NO_TIME),
-        (error(times=times([2], [5])), Verdict.SAVES_NO_TIME),
-        (error(times=None), Verdict.UNKNOWN),
-        (error(LIMIT_DB - 0.1, times=FASTER), Verdict.COSTS_ACCURACY),
-        (error(LIMIT_DB + 0.1, times=FASTER), Verdict.PAYS),
-        (error(3.0, times=None), Verdict.COSTS_ACCURACY),
-        (error(math.nan, times=FASTER), Verdict.UNKNOWN),
-        (error(-math.inf, times=FASTER), Verdict.COSTS_ACCURACY),
-        (error(3.0, times=FASTER, quantization=None), Verdict.FLOAT),
+        (error(times=FASTER), LayerVerdict.PAYS),
+        (error(times=OVERLAPPING), LayerVerdict.SAVES_NO_TIME),
+        (error(times=times([2], [5])), LayerVerdict.SAVES_NO_TIME),
+        (error(times=None), LayerVerdict.UNKNOWN),
+        (error(LIMIT_DB - 0.1, times=FASTER), LayerVerdict.COSTS_ACCURACY),
+        (error(LIMIT_DB + 0.1, times=FASTER), LayerVerdict.PAYS),
+        (error(3.0, times=None), LayerVerdict.COSTS_ACCURACY),
+        (error(math.nan, times=FASTER), LayerVerdict.UNKNOWN),
+        (error(-math.inf, times=FASTER), LayerVerdict.COSTS_ACCURACY),
+        (error(3.0, times=FASTER, quantization=None), LayerVerdict.FLOAT),
     ],
 )
 def test_verdicts(found, expected):
@@ -218,7 +218,7 @@ def test_a_range_that_is_none_is_refused(range_, step):
 
 def test_a_layer_in_int8_without_a_copy_in_float_is_refused():
     with pytest.raises(ValueError, match="n: a layer in INT8 has a range and a copy in float"):
-        Layer(name="n", op_type="Conv", input_="x", output="y", macs=1, quantization=HERE, float_copy=None)
+        ComparedLayer(name="n", op_type="Conv", input_="x", output="y", macs=1, quantization=HERE, float_copy=None)
 
 
 def test_times_of_no_run_are_refused():

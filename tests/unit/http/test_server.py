@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.http.exchange import Answer, BadRequestError, read_request, text_answer
-from edge.http.server import HttpServer, Limits, Listener
+from edge.http.server import HttpLimits, HttpServer, Listener
 from edge.http.sockets import bind_port, bind_socket_file
 from tests.support.http_client import ask, connect, parsed, read_all, serving
 from tests.support.second_user import needs_root, shared_folder, start_as_other
@@ -30,7 +30,11 @@ def respond(request):
 
 def on_port(**limits):
     return Listener(
-        name="port", bind=lambda: bind_port(0), respond=respond, is_tcp=True, limits=Limits(**{"per_s": 1000, **limits})
+        name="port",
+        bind=lambda: bind_port(0),
+        respond=respond,
+        is_tcp=True,
+        limits=HttpLimits(**{"per_s": 1000, **limits}),
     )
 
 

@@ -2,23 +2,23 @@ from __future__ import annotations
 
 import pytest
 
-from edge.media.backoff import Backoff
+from edge.media.backoff import CameraBackoff
 
 
 def middle(low: float, high: float) -> float:
     return (low + high) / 2
 
 
-def delays(backoff: Backoff, count: int) -> list[float]:
+def delays(backoff: CameraBackoff, count: int) -> list[float]:
     return [backoff.delay_s(streamed_s=0.0, is_refused=False) for _ in range(count)]
 
 
 def test_wait_doubles_up_to_three_seconds():
-    assert delays(Backoff(middle), 5) == [0.5, 1, 2, 3, 3]
+    assert delays(CameraBackoff(middle), 5) == [0.5, 1, 2, 3, 3]
 
 
 def test_ten_healthy_seconds_begin_anew():
-    backoff = Backoff(middle)
+    backoff = CameraBackoff(middle)
     delays(backoff, 5)
 
     assert backoff.delay_s(streamed_s=9.9, is_refused=False) == 3
@@ -26,9 +26,9 @@ def test_ten_healthy_seconds_begin_anew():
 
 
 def test_refusal_waits_half_a_minute():
-    assert Backoff(middle).delay_s(streamed_s=0.0, is_refused=True) == 30
+    assert CameraBackoff(middle).delay_s(streamed_s=0.0, is_refused=True) == 30
 
 
 @pytest.mark.parametrize(("uniform", "expected"), [(min, 0.4), (max, 0.6)])
 def test_jitter_is_a_fifth(uniform, expected):
-    assert Backoff(uniform).delay_s(streamed_s=0.0, is_refused=False) == pytest.approx(expected)
+    assert CameraBackoff(uniform).delay_s(streamed_s=0.0, is_refused=False) == pytest.approx(expected)

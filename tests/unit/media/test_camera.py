@@ -7,7 +7,7 @@ import time
 import pytest
 
 from edge.errors import EndOfStream, MissingDependencyError, SourceError
-from edge.media.backoff import Backoff
+from edge.media.backoff import CameraBackoff
 from edge.media.camera import Camera, Phase
 from edge.media.threads import has_stuck_threads
 from edge.types import DropReason, SourceCounts, StreamState, stream_id
@@ -50,7 +50,7 @@ def camera(connections: Connections, *, stall_s: float = 0.1, is_endless: bool =
         is_endless=is_endless,
         stall_s=stall_s,
         first_frame_s=more.pop("first_frame_s", 0.1),
-        backoff=more.pop("backoff", Backoff(quickly)),
+        backoff=more.pop("backoff", CameraBackoff(quickly)),
         on_status=lambda status: statuses.append(status),
         **more,
     )
@@ -131,7 +131,7 @@ def test_read_returns_none_while_the_camera_is_away():
 def test_refusal_waits_long_before_it_asks_again():
     waits = []
 
-    class Recording(Backoff):
+    class Recording(CameraBackoff):
         def delay_s(self, *, streamed_s: float, is_refused: bool) -> float:
             waits.append(is_refused)
             return 0.01
@@ -161,7 +161,7 @@ def test_counts_balance_over_all_connections():
 
 
 def test_close_wakes_a_reader_out_of_a_backoff():
-    source, _ = camera(Connections([Breakage(SourceError("gone"))]), backoff=Backoff(lambda _low, _high: 1000.0))
+    source, _ = camera(Connections([Breakage(SourceError("gone"))]), backoff=CameraBackoff(lambda _low, _high: 1000.0))
     source.open()
     source.read(0.05)
     assert source.phase is Phase.BACKOFF
@@ -201,7 +201,9 @@ def test_file_that_has_been_read_raises_end_of_stream():
 
 
 def test_close_leaves_the_last_state_as_it_was():
-    source, statuses = camera(Connections([Breakage(SourceError("gone"))]), backoff=Backoff(lambda _low, _high: 1000.0))
+    source, statuses = camera(
+        Connections([Breakage(SourceError("gone"))]), backoff=CameraBackoff(lambda _low, _high: 1000.0)
+    )
     source.open()
     source.read(0.05)
     source.close()
@@ -252,7 +254,7 @@ def test_teardown_that_hangs_does_not_hold_up_the_stream(monkeypatch, caplog):
     hanging = Hanging(ID, [Breakage(SourceError("gone"))], preprocess=CANVAS, is_live=True)
     following = RecordedSource(ID, [PICTURE, FOREVER], preprocess=CANVAS, is_live=True)
     sources = iter([hanging, following])
-    source = Camera(ID, lambda: next(sources), is_live=True, is_endless=True, stall_s=5, backoff=Backoff(quickly))
+    source = Camera(ID, lambda: next(sources), is_live=True, is_endless=True, stall_s=5, backoff=CameraBackoff(quickly))
     source.open()
 
     assert source.read(1.0) is not None
@@ -278,7 +280,7 @@ def test_callback_error_of_a_source_is_a_failure_like_any_other():
         is_live=True,
         is_endless=True,
         stall_s=1,
-        backoff=Backoff(quickly),
+        backoff=CameraBackoff(quickly),
         on_status=(statuses := []).append,
     )
     source.open()

@@ -4,7 +4,7 @@ import ssl
 import pytest
 
 from edge.publish.mqtt.endpoint import Endpoint
-from edge.publish.mqtt.trouble import Backoff, Trouble, trouble_from_error, trouble_from_reason
+from edge.publish.mqtt.trouble import BrokerBackoff, Trouble, trouble_from_error, trouble_from_reason
 from edge.publish.mqtt.version import V5, V311, ProtocolChoice
 
 PLAIN = Endpoint(host="broker.example", port=1883, client_id="edge-gate-01")
@@ -62,20 +62,20 @@ def test_without_a_login_a_refusal_asks_for_a_user():
 
 
 def test_waits_double_up_to_half_a_minute():
-    backoff = Backoff(uniform=highest)
+    backoff = BrokerBackoff(uniform=highest)
     waits = [backoff.delay_s(Trouble.LOST, lived_s=0, now_s=0) for _ in range(8)]
 
     assert waits == [1, 2, 4, 8, 16, 30, 30, 30]
 
 
 def test_waits_are_spread_over_the_whole_range():
-    backoff = Backoff(uniform=lambda low, high: low)
+    backoff = BrokerBackoff(uniform=lambda low, high: low)
 
     assert {backoff.delay_s(Trouble.LOST, lived_s=0, now_s=0) for _ in range(8)} == {0.5}
 
 
 def test_a_connection_that_held_ends_the_series():
-    backoff = Backoff(uniform=highest)
+    backoff = BrokerBackoff(uniform=highest)
     for _ in range(6):
         backoff.delay_s(Trouble.UNREACHABLE, lived_s=0, now_s=0)
 
@@ -85,17 +85,17 @@ def test_a_connection_that_held_ends_the_series():
 
 @pytest.mark.parametrize("kind", [Trouble.SILENT, Trouble.UNANSWERED])
 def test_who_says_nothing_is_asked_again_soon_however_often_that_was(kind):
-    backoff = Backoff(uniform=highest)
+    backoff = BrokerBackoff(uniform=highest)
 
     assert [backoff.delay_s(kind, lived_s=0, now_s=0) for _ in range(5)] == [1, 2, 4, 4, 4]
 
 
 def test_a_refusal_waits_for_a_person():
-    assert Backoff().delay_s(Trouble.REFUSED, lived_s=0, now_s=0) >= 270
+    assert BrokerBackoff().delay_s(Trouble.REFUSED, lived_s=0, now_s=0) >= 270
 
 
 def test_the_second_takeover_within_a_minute_waits_for_a_person():
-    backoff = Backoff()
+    backoff = BrokerBackoff()
 
     assert backoff.delay_s(Trouble.TAKEN_OVER, lived_s=9, now_s=0) <= 1
     assert backoff.delay_s(Trouble.TAKEN_OVER, lived_s=9, now_s=61) <= 2

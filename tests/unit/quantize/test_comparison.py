@@ -8,7 +8,7 @@ import pytest
 
 from edge.engine.select import usable_kind
 from edge.errors import CalibrationError, DatasetError
-from edge.evaluate.layers import Verdict, worst_layers
+from edge.evaluate.layers import LayerVerdict, worst_layers
 from edge.model.graph import load_graph
 from edge.model.qdq import insert_qdq
 from edge.quantize.comparison import TIMED_RUNS, ComparisonOptions, compare_model
@@ -112,7 +112,7 @@ def test_a_range_ten_times_too_small_is_seen_as_clipping_in_the_worst_layer(mode
     others = [error.clipped_share for other, error in by_name(found).items() if other != name]
     assert max(others) < 0.01  # the largest value itself, in another rounding
     assert worst_layers(found.layers, count=1)[0].layer.name == name
-    assert by_name(found)[name].verdict is Verdict.COSTS_ACCURACY
+    assert by_name(found)[name].verdict is LayerVerdict.COSTS_ACCURACY
 
 
 def test_a_range_a_hundred_times_too_large_is_seen_as_dead_values(model):
@@ -132,7 +132,7 @@ def test_layers_kept_in_float_are_marked(model):
     name, _ = read_by_one(model)
     found = by_name(compare(model, model.table_with(keep_float=(name,))))
 
-    assert {other for other, error in found.items() if error.verdict is Verdict.FLOAT} == {name}
+    assert {other for other, error in found.items() if error.verdict is LayerVerdict.FLOAT} == {name}
     assert found[name].clipped_share is None
     assert found[name].as_json()["precision"] == "float"
     assert np.isfinite(found[name].sqnr_db)  # it reads what is in INT8

@@ -22,11 +22,11 @@ from edge.engine.tensorrt.build.serialize import serialized
 from edge.engine.tensorrt.build.shapes import set_shapes
 from edge.engine.tensorrt.build.source import Source, source_of
 from edge.engine.tensorrt.build.timing_cache import TimingCache
-from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import PlanHeader, written_plan
-from edge.engine.tensorrt.routes import ChosenRoute, Route, Wanted, choose_route
+from edge.engine.tensorrt.routes import ChosenRoute, Route, WantedRoute, choose_route
 from edge.errors import EngineError
 from edge.types import ModelSpec, Precision
 
@@ -44,7 +44,7 @@ class _Job:
     """One build, and the objects of TensorRT that have to live as long: they hold no reference to each other."""
 
     library: Library
-    device: Device
+    device: TensorrtDevice
     model: ModelForms
     request: BuildRequest
     options: Options
@@ -60,7 +60,7 @@ class _Job:
 
 def build_plan(
     library: Library,
-    device: Device,
+    device: TensorrtDevice,
     model: ModelForms,
     request: BuildRequest,
     *,
@@ -90,10 +90,10 @@ def build_plan(
     return _built(job, source, on_progress)
 
 
-def _job(library: Library, device: Device, model: ModelForms, request: BuildRequest, log: MessageLog) -> _Job:
+def _job(library: Library, device: TensorrtDevice, model: ModelForms, request: BuildRequest, log: MessageLog) -> _Job:
     options = request.options
     assert isinstance(options, Options)
-    wanted = Wanted(
+    wanted = WantedRoute(
         precision=request.precision,
         forced=None if options.route == "auto" else Route(options.route),
         has_own_qdq=model.spec.is_quantized,

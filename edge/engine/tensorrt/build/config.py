@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edge.engine.tensorrt.binding import Library
-from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.routes import Route
 from edge.errors import EngineError
@@ -21,7 +21,7 @@ _BOARD_SHARE = 4  # a build beside a running service: TensorRT's own limit on a 
 
 
 def make_config(
-    library: Library, builder: Builder, device: Device, options: Options, *, route: Route, precision: Precision
+    library: Library, builder: Builder, device: TensorrtDevice, options: Options, *, route: Route, precision: Precision
 ) -> IBuilderConfig:
     """Return the configuration of a build by `route`.
 
@@ -42,7 +42,7 @@ def make_config(
     return config
 
 
-def _tactic_memory_bytes(options: Options, device: Device) -> int | None:
+def _tactic_memory_bytes(options: Options, device: TensorrtDevice) -> int | None:
     if options.tactic_memory_mib is not None:
         return options.tactic_memory_mib * _MIB
     return device.memory_bytes // _BOARD_SHARE if device.is_integrated else None
@@ -60,7 +60,7 @@ def _set_precision(library: Library, config: IBuilderConfig, route: Route, preci
         config.set_flag(flags.INT8)
 
 
-def _set_capability(library: Library, config: IBuilderConfig, device: Device) -> None:
+def _set_capability(library: Library, config: IBuilderConfig, device: TensorrtDevice) -> None:
     name = "SM{}{}".format(*device.compute_capability)
     known = library.trt.ComputeCapability.__members__
     if name not in known:

@@ -9,7 +9,7 @@ from edge.engine.tensorrt.build.config import make_config
 from edge.engine.tensorrt.build.network import infos_of, parsed_network, tensors_of
 from edge.engine.tensorrt.build.serialize import serialized
 from edge.engine.tensorrt.build.shapes import set_shapes
-from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import PlanHeader
@@ -24,7 +24,7 @@ _FAST = 1  # seconds instead of minutes: what is looked into is run on some hund
 
 def build_marked(
     library: Library,
-    device: Device,
+    device: TensorrtDevice,
     spec: ModelSpec,
     content: bytes,
     tensors: Sequence[str],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edge.engine.tensorrt.binding import Library
-from edge.engine.tensorrt.plan import TensorInfo
+from edge.engine.tensorrt.plan import PlanTensor
 from edge.errors import EngineError, ModelError
 from edge.model.graph import Graph, graph_from_bytes
 
@@ -67,16 +67,16 @@ def tensor_names(network: INetworkDefinition) -> frozenset[str]:
     return frozenset(tensor.name for tensor in tensors_of(network))
 
 
-def infos_of(network: INetworkDefinition) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:
+def infos_of(network: INetworkDefinition) -> tuple[tuple[PlanTensor, ...], tuple[PlanTensor, ...]]:
     """Return the network's inputs and outputs."""
     inputs = tuple(_info(network.get_input(index)) for index in range(network.num_inputs))
     outputs = tuple(_info(network.get_output(index)) for index in range(network.num_outputs))
     return inputs, outputs
 
 
-def _info(tensor: ITensor) -> TensorInfo:
+def _info(tensor: ITensor) -> PlanTensor:
     kind = tensor.dtype.name
-    return TensorInfo(name=tensor.name, shape=tuple(tensor.shape), dtype=_DTYPE_OF.get(kind, kind.lower()))
+    return PlanTensor(name=tensor.name, shape=tuple(tensor.shape), dtype=_DTYPE_OF.get(kind, kind.lower()))
 
 
 def _flags(library: Library, *, is_strongly_typed: bool) -> int:

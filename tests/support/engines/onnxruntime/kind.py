@@ -12,7 +12,7 @@ from edge.engine.onnxruntime.facts import FACTS
 from edge.engine.onnxruntime.options import OnnxRuntimeOptions
 
 from edge.engine.averaging import Averaging
-from edge.engine.kind import Finding, Plan, QdqForm
+from edge.engine.kind import DoctorFinding, Plan, QdqForm
 from edge.errors import EngineError
 from edge.types import Precision
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations, OnnxRuntimeCandidates, OnnxRuntimeEngine
@@ -76,7 +76,7 @@ class _OnnxRuntime:
         return _Profiler(OnnxRuntimeEngine(spec, max_batch=spec.batch or 1, content=content), layers)
 
     def examine(self):
-        yield Finding(name="onnxruntime", is_there=True, is_needed=False, detail=FACTS.versions()["onnxruntime"])
+        yield DoctorFinding(name="onnxruntime", is_there=True, is_needed=False, detail=FACTS.versions()["onnxruntime"])
 
 
 def _float_tensors(content):

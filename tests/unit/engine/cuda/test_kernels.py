@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge.calibrate.histogram import Tally
+from edge.calibrate.histogram import RangeTally
 from edge.engine.cuda.binding import import_pycuda
 from edge.engine.cuda.gpu import Gpu
 from edge.engine.cuda.kernels import AMAX_WORD, NOT_FINITE_WORD, TALLY_WORDS, ZEROS_WORD, CellLayout, Kernels
@@ -244,7 +244,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("arrays", ARRAYS.values(), ids=ARRAYS)
 def test_a_tally_of_the_gpu_is_the_histogram_of_the_host_to_the_bit(kernels, arrays):
-    on_this_host, taken_over = Tally(), Tally()
+    on_this_host, taken_over = RangeTally(), RangeTally()
     for values in arrays:
         on_this_host.add(values)
 

@@ -8,7 +8,7 @@ from edge.calibrate.table_file import read_table, write_table
 from edge.engine.kind import BuildRequest, QdqForm
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
-from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import read_plan
@@ -20,8 +20,8 @@ from edge.types import Precision
 from tests.support import fake_tensorrt, models
 from tests.support.tables import table_of
 
-ORIN = Device(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
-DESKTOP = Device(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
+ORIN = TensorrtDevice(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
+DESKTOP = TensorrtDevice(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
 WEAK = ["8.6.1", "10.3.0", "10.16.1.11"]
 ALL = [*WEAK, "11.4.0.106", "rtx-1.7.1.116"]
 

@@ -8,7 +8,7 @@ import pytest
 from edge.calibrate.cache import parse_cache
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.calibrators import CALIBRATORS, CalibratorSettings, model_input, written_cache
-from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.examine import require_calibration
 from edge.engine.tensorrt.machine import Machine
 from edge.errors import DatasetError, EngineError
@@ -19,7 +19,7 @@ from tests.support import fake_tensorrt, models
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
 from tests.support.qdq import minmax
 
-DESKTOP = Device(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
+DESKTOP = TensorrtDevice(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
 NAMES = {
     "entropy2": "EntropyCalibration2",
     "minmax": "MinMaxCalibration",

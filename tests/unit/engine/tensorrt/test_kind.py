@@ -11,7 +11,7 @@ from edge.config.load import load_pipeline
 from edge.engine.kind import BuildRequest, CalibratingKind, load_kind
 from edge.engine.section import choose_engine
 from edge.engine.tensorrt.build import inspector
-from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import read_plan, written_plan
 from edge.errors import EngineError, MissingDependencyError
@@ -21,7 +21,7 @@ from edge.types import Precision
 from tests.support import fake_tensorrt, models
 from tests.support.tensorrt import ROOT
 
-ORIN = Device(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
+ORIN = TensorrtDevice(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
 REQUEST = BuildRequest(precision=Precision.FP16, max_batch=2, options=Options())
 
 
@@ -63,7 +63,7 @@ def test_a_plan_of_another_version_is_named_before_tensorrt_sees_it(kind, spec):
 def test_a_plan_of_another_gpu_is_named(kind, spec, monkeypatch):
     with fake_tensorrt.used():
         plan = kind.build(Forms(spec), REQUEST).data
-        other = Device(name="Xavier", compute_capability=(7, 2), memory_bytes=8 << 30, is_integrated=True)
+        other = TensorrtDevice(name="Xavier", compute_capability=(7, 2), memory_bytes=8 << 30, is_integrated=True)
         monkeypatch.setattr("edge.engine.tensorrt.kind.read_device", lambda: other)
         with pytest.raises(EngineError, match=r"for Orin \(compute capability 8\.7\), here is Xavier"):
             kind.load(plan, spec, REQUEST)
@@ -118,12 +118,12 @@ from pathlib import Path
 from edge.engine.kind import BuildRequest
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
-from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.options import Options
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
 from edge.types import Precision
-device = Device(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
+device = TensorrtDevice(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
 request = BuildRequest(precision=Precision.FP16, max_batch=1, options=Options(), cache_folder=Path(sys.argv[2]))
 build_plan(import_tensorrt(), device, Forms(inspect_model(Path(sys.argv[1]))), request)
 """

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from edge.engine.tensorrt import examine
-from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.known_bad import KNOWN_BAD, known_bad_on, version_numbers
 from edge.engine.tensorrt.machine import Machine, SystemCopy
 from edge.runtime import doctor
@@ -67,7 +67,7 @@ def test_versions_are_compared_by_their_numbers():
 
 
 def found(machine, monkeypatch, version="10.3.0"):
-    device = Device(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
+    device = TensorrtDevice(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
     monkeypatch.setattr(examine, "read_device", lambda: device)
     with fake_tensorrt.used(version):
         return {one.name: one for one in examine.examined(machine)}

@@ -4,13 +4,13 @@ import pytest
 
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.marked import build_marked
-from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.device import TensorrtDevice
 from edge.errors import EngineError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from tests.support import fake_tensorrt, models
 
-DESKTOP = Device(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
+DESKTOP = TensorrtDevice(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from edge.engine.tensorrt.device import Device
-from edge.engine.tensorrt.plan import PlanHeader, TensorInfo, read_plan, require_fit, written_plan
+from edge.engine.tensorrt.device import TensorrtDevice
+from edge.engine.tensorrt.plan import PlanHeader, PlanTensor, read_plan, require_fit, written_plan
 from edge.errors import EngineError
 
-ORIN = Device(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
+ORIN = TensorrtDevice(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
 LIBRARY = SimpleNamespace(name="tensorrt", version="10.3.0")
 HEADER = PlanHeader(
     library="tensorrt",
@@ -21,8 +21,8 @@ HEADER = PlanHeader(
     route="implicit-cache",
     max_batch=4,
     batch=None,
-    inputs=(TensorInfo(name="images", shape=(-1, 3, 640, 640), dtype="float32"),),
-    outputs=(TensorInfo(name="output0", shape=(-1, 84, 8400), dtype="float32"),),
+    inputs=(PlanTensor(name="images", shape=(-1, 3, 640, 640), dtype="float32"),),
+    outputs=(PlanTensor(name="output0", shape=(-1, 84, 8400), dtype="float32"),),
 )
 
 

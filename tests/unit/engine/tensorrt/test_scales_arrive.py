@@ -9,7 +9,7 @@ from edge.calibrate.table_file import read_table, write_table
 from edge.engine.kind import BuildRequest, QdqForm
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
-from edge.engine.tensorrt.device import Device
+from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import read_plan
 from edge.engine.tensorrt.runtime import load_engine
@@ -21,7 +21,7 @@ from tests.support import fake_tensorrt, models
 from tests.support.fake_tensorrt import builder as fake_builder
 from tests.support.tables import table_of
 
-DESKTOP = Device(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
+DESKTOP = TensorrtDevice(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
 WEAK, STRONG = ["8.6.1", "10.3.0", "10.16.1.11"], ["11.4.0.106", "rtx-1.7.1.116"]
 
 

@@ -8,7 +8,7 @@ from edge.http.prometheus import Exposition
 from edge.media.camera import StreamStatus
 from edge.publish.messages import InfoMessage, ModelInfo
 from edge.runtime.look.metrics import metrics_of
-from edge.runtime.look.moment import Moment, Rates
+from edge.runtime.look.moment import Rates, Snapshot
 from edge.runtime.look.status import status_json
 from edge.runtime.pipeline.counters import Counters, RecentTimes, StreamReport
 from edge.runtime.pipeline.report import RunReport, RunTimes
@@ -85,7 +85,7 @@ def moment(**changes):
         throttled_by=("gpu-throttle-alert",),
         mode="2 MAXN",
     )
-    return Moment(info=info, report=report(), at_s=0.0, sensors=sensors, **{"is_on_trial": True, **changes})
+    return Snapshot(info=info, report=report(), at_s=0.0, sensors=sensors, **{"is_on_trial": True, **changes})
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from edge.runtime.pipeline.counters import Counters, Histogram, report_stream
+from edge.runtime.pipeline.counters import Counters, LatencyHistogram, report_stream
 from edge.types import (
     ClockSource,
     Detections,
@@ -60,7 +60,7 @@ def test_a_reason_that_both_count_is_added():
 
 def test_percentiles_are_within_a_bucket_of_numpy():
     durations = np.random.default_rng(1).lognormal(16, 1, 20_000).astype(int)
-    histogram = Histogram()
+    histogram = LatencyHistogram()
     for duration in durations:
         histogram.record(int(duration))
 
@@ -70,7 +70,7 @@ def test_percentiles_are_within_a_bucket_of_numpy():
 
 
 def test_an_empty_histogram_says_zero():
-    assert Histogram().as_json() == {"mean": 0.0, "p50": 0.0, "p95": 0.0, "p99": 0.0}
+    assert LatencyHistogram().as_json() == {"mean": 0.0, "p50": 0.0, "p95": 0.0, "p99": 0.0}
 
 
 def test_the_total_is_the_sum_of_the_stages():

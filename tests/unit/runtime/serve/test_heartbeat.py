@@ -10,7 +10,7 @@ from edge.device.health import read_health
 from edge.device.notify import Notifier
 from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.errors import SourceError
-from edge.media.backoff import Backoff
+from edge.media.backoff import CameraBackoff
 from edge.media.camera import Camera
 from edge.model.inspect import inspect_model
 from edge.publish.jsonl import JsonlPublisher
@@ -158,7 +158,7 @@ def camera(make_source, on_status):
         is_live=True,
         is_endless=True,
         stall_s=30,
-        backoff=Backoff(),
+        backoff=CameraBackoff(),
         on_status=on_status,
     )
 

@@ -238,6 +238,12 @@ _ALL = (
     LogEvent("overload-over", "all frames are taken again", _NOTHING),
     LogEvent("no-longer-overloaded", "the machine keeps up again", _NOTHING),
     LogEvent(
+        "stream-overloaded",
+        "frames of a stream are not inferred",
+        "`max_fps` where fewer frames are enough, a higher `priority`, or what helps the machine as a whole",
+    ),
+    LogEvent("stream-no-longer-overloaded", "frames of a stream are inferred again", _NOTHING),
+    LogEvent(
         "threads-hang",
         "threads hang, the watchdog is not fed",
         "systemd starts the service again; report it with the names",

@@ -8,6 +8,7 @@ It needs msgspec and paho-mqtt only. docs/subscribers.md shows it in ten lines.
 from edge.client.client import Client, Item
 from edge.client.items import Late, Missing
 from edge.publish.messages import (
+    CountsMessage,
     DeployMessage,
     DetectedObject,
     DetectionsMessage,
@@ -20,6 +21,7 @@ from edge.publish.messages import (
 
 __all__ = [
     "Client",
+    "CountsMessage",
     "DeployMessage",
     "DetectedObject",
     "DetectionsMessage",

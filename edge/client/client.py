@@ -16,6 +16,7 @@ from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.errors import ConfigError
 from edge.publish.messages import (
+    CountsMessage,
     DeployMessage,
     DetectionsMessage,
     EventMessage,
@@ -29,7 +30,9 @@ from edge.publish.mqtt.subscriber import Arrival, Subscriber
 
 __all__ = ["Client", "Item"]
 
-Item: TypeAlias = Ordered | OccupancyMessage | StreamStateMessage | StateMessage | InfoMessage | DeployMessage
+Item: TypeAlias = (
+    Ordered | CountsMessage | OccupancyMessage | StreamStateMessage | StateMessage | InfoMessage | DeployMessage
+)
 
 _MOST_WAIT_S = 86_400.0
 # The longest that one look at the connection takes; what is beyond it was no waiting for messages.
@@ -150,7 +153,7 @@ class Client:
             case StateMessage():
                 if not self._is_overtaken(message):
                     yield message
-            case OccupancyMessage() | StreamStateMessage() | InfoMessage() | DeployMessage():
+            case CountsMessage() | OccupancyMessage() | StreamStateMessage() | InfoMessage() | DeployMessage():
                 yield message
 
     def _is_overtaken(self, state: StateMessage) -> bool:

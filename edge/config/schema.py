@@ -166,10 +166,14 @@ class MqttConfig(_Strict, frozen=True, kw_only=True):
 
 
 class PublishConfig(_Strict, frozen=True, kw_only=True):
-    """Which frames become messages: all, those with detections, or those where something changed, plus a heartbeat."""
+    """Which frames become messages: all, those with detections, or those where something changed, plus a heartbeat.
+
+    `counts`: how many of each label a stream shows is retained, too.
+    """
 
     mode: Literal["all", "nonempty", "change"] = "change"
     heartbeat_s: Seconds = 1.0
+    counts: bool = True
     jsonl: str | None = None
 
 

@@ -16,6 +16,7 @@ from edge.deadline import NEVER, Deadline
 from edge.errors import ConfigError
 from edge.publish.ledger import Account, AccountKey, Ledger, NumberedMessage, account_key
 from edge.publish.messages import (
+    CountsMessage,
     DeployMessage,
     DetectionsMessage,
     EventMessage,
@@ -105,6 +106,9 @@ def line_from_message(message: WireMessage) -> str:
             counts = ", ".join(f"{name} {sum(by_label.values())}" for name, by_label in message.zones.items())
             where = f"; zones: {counts}" if counts else ""
             return f"{message.device}/{message.stream} {message.state}, {_counted(message.objects)}{where}"
+        case CountsMessage():
+            counts = ", ".join(f"{label} {count}" for label, count in message.objects.items() if count is not None)
+            return f"{message.device}/{message.stream} {message.state}{counts and ', '}{counts}"
         case GapMessage():
             numbers = f"#{message.from_} to #{message.to}" if message.to is not None else f"from #{message.from_} on"
             what = "lost events" if message.of == "events" else "lost"

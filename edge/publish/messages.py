@@ -15,6 +15,7 @@ __all__ = [
     "MESSAGE_TYPES",
     "AgesMs",
     "Clock",
+    "CountsMessage",
     "DeployMessage",
     "DeployResult",
     "DetectedObject",
@@ -233,6 +234,28 @@ class OccupancyMessage(WireMessage, frozen=True, kw_only=True):
         return f"streams/{self.stream}/occupancy"
 
 
+class CountsMessage(WireMessage, frozen=True, kw_only=True):
+    """How many objects of each label the newest frame of a stream shows: a value for whoever keeps no account.
+
+    Told when it changes, at most once a second. A label stays once it was there, and counts 0 then; those that the
+    stream names as its `classes` are there from the first. Null where nothing is known: the camera gives no frames
+    (`interrupted`), or the service, or the file, has ended (`stopped`).
+    """
+
+    schema: Literal["edge.counts/1"] = "edge.counts/1"
+    stream: TopicLevel
+    epoch: Number
+    state: Literal["counting", "interrupted", "stopped"]
+    since: Instant
+    total: Count | None
+    objects: dict[str, Count | None]
+
+    @property
+    def topic(self) -> str:
+        """Topic below the device's own level."""
+        return f"streams/{self.stream}/counts"
+
+
 class GapMessage(WireMessage, frozen=True, kw_only=True):
     """Numbers that will never be sent: `from` to `to` of one stream and epoch; of its detections, or of its events.
 
@@ -321,7 +344,8 @@ class InfoMessage(WireMessage, frozen=True, kw_only=True):
 class StreamStateMessage(WireMessage, frozen=True, kw_only=True):
     """Whether one stream delivers frames, and why not.
 
-    `ended`, of a file that was read to its end, comes behind all that was found in it.
+    `ended`, of a file that was read to its end, comes behind all that was found in it. `degraded`: frames come, and
+    more than a tenth of those that are wanted are not inferred; `reason` has the figures.
     `epoch` and `session` as in the device's state: one of an older session is what was known before a connection broke.
     """
 
@@ -360,6 +384,7 @@ class DeployMessage(WireMessage, frozen=True, kw_only=True):
 
 
 MESSAGE_TYPES: dict[str, type[WireMessage]] = {
+    "edge.counts/1": CountsMessage,
     "edge.deploy/1": DeployMessage,
     "edge.detections/1": DetectionsMessage,
     "edge.event/1": EventMessage,

@@ -16,6 +16,7 @@ __all__ = ["documents", "write_documents"]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TOPICS = {
+    "edge.counts/1": "streams/{stream}/counts",
     "edge.deploy/1": "deploy",
     "edge.detections/1": "streams/{stream}/detections",
     "edge.event/1": "streams/{stream}/events",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edge.publish.messages import Clock, EventMessage, LineCounts, ModelInfo, OccupancyMessage
+from edge.publish.messages import Clock, CountsMessage, EventMessage, LineCounts, ModelInfo, OccupancyMessage
 
 
 def event(seq, *, kind="enter", zone="yard", line=None, direction=None, duration_s=None, reason=None, **more):
@@ -36,6 +36,12 @@ def event(seq, *, kind="enter", zone="yard", line=None, direction=None, duration
 
 def crossing(seq, **more):
     return event(seq, kind="cross", zone=None, line="gate", direction="forward", **more)
+
+
+def counts(*, state="counting", objects=None, total=2, **more):
+    objects = {"car": 2, "person": 0} if objects is None else objects
+    about = {"device": "gate-01", "stream": "east", "epoch": 41, "since": "2026-11-20T10:15:02.113402Z"}
+    return CountsMessage(**about | {"state": state, "objects": objects, "total": total} | more)
 
 
 def occupancy(*, state="following", objects=None, zones=None, lines=None, **more):

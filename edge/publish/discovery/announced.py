@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 from edge.reading import json_object, read_file
 from edge.writing import write_whole
@@ -20,6 +20,8 @@ _MAX_BYTES = 65_536
 # Removed ones are taken away again at each start, in case the broker was not there; so many are remembered.
 _MOST_REMEMBERED = 256
 
+StreamTopic: TypeAlias = Literal["state", "occupancy", "counts"]
+
 _log = logging.getLogger(__name__)
 
 
@@ -28,7 +30,7 @@ class NoStreamState:
     """A `Message` without payload: the broker forgets what it keeps of a stream that is no more."""
 
     stream: str
-    of: Literal["state", "occupancy"] = "state"
+    of: StreamTopic = "state"
     is_retained: bool = True
     expiry_s: int | None = None
 
@@ -36,6 +38,12 @@ class NoStreamState:
     def topic(self) -> str:
         """Topic below the device's own level."""
         return f"streams/{self.stream}/{self.of}"
+
+    @classmethod
+    def all_of(cls, stream: str) -> Iterator[NoStreamState]:
+        """Yield what has a broker forget all of a stream."""
+        for topic in get_args(StreamTopic):
+            yield cls(stream, topic)
 
     def encode(self) -> bytes:
         """Return nothing, which is what tells a broker to forget."""

@@ -34,6 +34,8 @@ _MAX_BYTES = 1 << 20
 _MOST_GONE = 1000  # entities that went in earlier starts; a broker that was away then hears of it later
 _KINDS = ("enter", "appear", "leave", "vanish", "dwell", "cross")
 
+_IS_UP = "value_json.state in ['up', 'degraded']"
+
 _log = logging.getLogger(__name__)
 
 Entity = dict[str, Any]
@@ -54,13 +56,14 @@ class Announcement:
 
 
 def announcements(
-    config: MqttConfig, info: InfoMessage, streams: Sequence[StreamConfig], *, state_dir: Path
+    config: MqttConfig, info: InfoMessage, streams: Sequence[StreamConfig], *, has_counts: bool, state_dir: Path
 ) -> list[Announcement]:
     """Return what is to be published at a start, and keep in `state_dir` what that was.
 
-    With `home_assistant` off, these are the removals of what an earlier start announced.
+    With `home_assistant` off, these are the removals of what an earlier start announced. `has_counts`: the counts of
+    streams are published (`edge.counts/1`).
     """
-    now = _Device(config, info).entities(streams) if config.home_assistant else {}
+    now = _Device(config, info, has_counts=has_counts).entities(streams) if config.home_assistant else {}
     path = state_dir / KEPT_FILE
     before = _kept(path)
     gone = [topic for topic in before if topic not in now][-_MOST_GONE:]
@@ -96,12 +99,13 @@ def _keep(path: Path, topics: Sequence[str]) -> None:
 class _Device:
     """The machine, with one device in Home Assistant for itself and one for each stream."""
 
-    def __init__(self, config: MqttConfig, info: InfoMessage) -> None:
+    def __init__(self, config: MqttConfig, info: InfoMessage, *, has_counts: bool) -> None:
         prefix = config.home_assistant
         self._prefix = prefix if isinstance(prefix, str) else "homeassistant"
         self._root = f"{topic_root(config)}/{info.device}"
         self._node = f"edge_{config.site}_{info.device}"
         self._info = info
+        self._has_counts = has_counts
 
     def entities(self, streams: Sequence[StreamConfig]) -> Mapping[str, Entity]:
         """Return the configurations by topic."""
@@ -149,17 +153,24 @@ class _Device:
                 "name": "Camera",
                 "device_class": "connectivity",
                 "state_topic": state,
-                "value_template": _on_if("value_json.state == 'up'"),
+                "value_template": _on_if(_IS_UP),
                 "json_attributes_topic": state,
                 "availability": [running],
             },
         )
-        if stream.tracking is None:
-            return
-        is_up = {"topic": state, "value_template": _available_if("value_json.state == 'up'")}
+        is_up = {"topic": state, "value_template": _available_if(_IS_UP)}
         common = {"availability": [running, is_up], "availability_mode": "all"}
-        for component, name, entity in self._of_tracking(stream):
+        of_objects = self._of_counts if stream.tracking is None else self._of_tracking
+        for component, name, entity in of_objects(stream):
             yield component, name, entity | common
+
+    def _of_counts(self, stream: StreamConfig) -> Iterator[tuple[str, str, Entity]]:
+        if self._has_counts:
+            told = {"state_topic": f"{self._root}/streams/{stream.id}/counts"}
+            total = {"name": "Objects", "state_class": "measurement", "value_template": "{{ value_json.total }}"}
+            yield "sensor", "objects", told | total
+            for label, slug in _slugs(stream.classes or ()):
+                yield "sensor", f"objects_{slug}", told | _count(label, "value_json.objects", label)
 
     def _of_tracking(self, stream: StreamConfig) -> Iterator[tuple[str, str, Entity]]:
         tracking = stream.tracking

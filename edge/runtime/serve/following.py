@@ -1,21 +1,56 @@
-"""From the `tracking` sections of a pipeline file to what follows the objects of its streams."""
+"""From a pipeline file to what is made of the results of its streams: objects followed, objects counted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from edge.config.pipeline import Pipeline
 from edge.config.schema import TrackingConfig
+from edge.media.camera import StreamStatus
 from edge.protocols import Publisher
 from edge.publish.events import EventPublisher
 from edge.publish.messages import InfoMessage
+from edge.runtime.pipeline.counting import Counting
 from edge.runtime.pipeline.following import Following
 from edge.track.bytetrack import ByteTracker
 from edge.track.follow import Follower, Rules
 from edge.track.geometry import Line, Zone
-from edge.types import StreamId
+from edge.types import FrameResult, StreamId
 
-__all__ = ["make_followers", "make_following"]
+__all__ = ["Stages", "make_counting", "make_followers", "make_following"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What is made of results, and of news of streams, which both have to hear of; `counting` None: none is wanted."""
+
+    following: Following
+    counting: Counting | None
+
+    def take(self, results: Sequence[FrameResult], publish: Callable[[FrameResult], object]) -> None:
+        """Take the results of a batch; each is given to `publish`."""
+        self.following.follow(results, publish)
+        if self.counting is not None:
+            self.counting.see(results)
+
+    def change(self, status: StreamStatus) -> None:
+        """Take note of a stream's new status, from any thread."""
+        self.following.change(status)
+        if self.counting is not None:
+            self.counting.change(status)
+
+    def begin(self, stream: StreamId, follower: Follower | None, labels: Sequence[str]) -> None:
+        """Begin anew with a stream, which names these labels as its classes."""
+        self.following.replace(stream, follower)
+        if self.counting is not None:
+            self.counting.begin(stream, labels)
+
+    def stop(self) -> None:
+        """The service ends."""
+        self.following.stop()
+        if self.counting is not None:
+            self.counting.stop()
 
 
 def make_followers(pipeline: Pipeline, labels: Sequence[str]) -> dict[StreamId, Follower]:
@@ -37,6 +72,14 @@ def make_following(followers: Mapping[StreamId, Follower], publisher: Publisher,
     """Return the stage that runs `followers` and publishes what they find, on the epoch of the birth message."""
     events = EventPublisher(publisher, device=info.device, epoch=info.epoch, labels=info.labels, model=info.model)
     return Following(followers, events)
+
+
+def make_counting(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -> Counting | None:
+    """Return what counts the objects of all streams, on the epoch of the birth message; None where none is wanted."""
+    if not pipeline.config.publish.counts:
+        return None
+    wanted = {StreamId(stream.id): tuple(stream.classes or ()) for stream in pipeline.config.streams}
+    return Counting(publisher, device=info.device, epoch=info.epoch, labels=info.labels, wanted=wanted)
 
 
 class _Reader:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -67,35 +68,73 @@ class Windows:
         return new, now_s - begun_s, report.engine_busy_s - busy_s
 
 
+class _Verdict:
+    """Whether frames are lost, by windows in a row."""
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+        self.is_overloaded = False
+
+    def changes(self, *, inferred: int, lost: int) -> bool:
+        """Take a window; return whether it is another verdict now."""
+        share = lost / max(1, inferred + lost)
+        is_against = share <= _FEW if self.is_overloaded else share > _TOO_MUCH
+        self._in_a_row = self._in_a_row + 1 if is_against else 0
+        if self._in_a_row < _WINDOWS:
+            return False
+        self._in_a_row, self.is_overloaded = 0, not self.is_overloaded
+        return True
+
+
 class Overload:
     """Tells of an overload, in windows of ten seconds. What a stream's own `max_fps` drops is not wanted.
 
     Args:
         tell: called with what is wrong in one sentence, and with None when it is over.
+        tell_stream: the same of one stream.
     """
 
-    def __init__(self, tell: Callable[[str | None], None]) -> None:
-        self._tell = tell
+    def __init__(
+        self,
+        tell: Callable[[str | None], None],
+        tell_stream: Callable[[StreamId, str | None], None],
+    ) -> None:
+        self._tell, self._tell_stream = tell, tell_stream
         self._windows = Windows(_WINDOW_S)
-        self._in_a_row = 0
-        self._is_overloaded = False
+        self._verdict = _Verdict()
+        self._verdicts: defaultdict[StreamId, _Verdict] = defaultdict(_Verdict)
 
     def tick(self, report: RunReport) -> None:
         """Take an account of the run so far."""
         window = self._windows.cut(report)
         if window is not None:
             self._judge(window[0], window[1])
+            for stream, counts in window[0].items():
+                self._judge_stream(stream, counts, window[1])
+
+    def _judge_stream(self, stream: StreamId, new: Counts, window_s: float) -> None:
+        verdict = self._verdicts[stream]
+        if not verdict.changes(inferred=new.inferred, lost=new.lost + new.shed):
+            return
+        inferred_fps, wanted_fps = new.inferred / window_s, new.wanted / window_s
+        if verdict.is_overloaded:
+            _log.warning(
+                "frames of a stream are not inferred stream=%s wanted_fps=%.2f inferred_fps=%.2f",
+                stream,
+                wanted_fps,
+                inferred_fps,
+            )
+            self._tell_stream(stream, f"overload: {_fps(inferred_fps)} of {_fps(wanted_fps)} fps are inferred")
+        else:
+            _log.info("frames of a stream are inferred again stream=%s inferred_fps=%.2f", stream, inferred_fps)
+            self._tell_stream(stream, None)
 
     def _judge(self, new: Mapping[StreamId, Counts], window_s: float) -> None:
         inferred = sum(one.inferred for one in new.values())
         lost = sum(one.lost + one.shed for one in new.values())
-        share = lost / max(1, inferred + lost)
-        is_against = share <= _FEW if self._is_overloaded else share > _TOO_MUCH
-        self._in_a_row = self._in_a_row + 1 if is_against else 0
-        if self._in_a_row < _WINDOWS:
+        if not self._verdict.changes(inferred=inferred, lost=lost):
             return
-        self._in_a_row, self._is_overloaded = 0, not self._is_overloaded
-        if not self._is_overloaded:
+        if not self._verdict.is_overloaded:
             _log.info("the machine keeps up again inferred_fps=%.1f", inferred / window_s)
             self._tell(None)
             return
@@ -167,6 +206,11 @@ class Relief:
             _log.warning("frame rates are capped wanted_fps=%.1f caps=%s", wanted_fps, told)
         skipping = "; pictures that no other refers to are not decoded" if level is Level.SKIPPING else ""
         self._tell(f"frame rates are capped: {told}{skipping}")
+
+
+def _fps(rate: float) -> str:
+    """Return e.g. `24.9`, and of a rate below one two digits: `0.18`."""
+    return f"{rate:.1f}" if rate >= 1 else f"{rate:.2f}"
 
 
 def _counts(stream: StreamReport) -> Counts:

@@ -13,7 +13,7 @@ from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters
 from edge.runtime.pipeline.loop import Inference
 from edge.runtime.serve.engine import start_engine
-from edge.runtime.serve.following import make_followers, make_following
+from edge.runtime.serve.following import Stages, make_counting, make_followers, make_following
 from edge.runtime.serve.last_switch import LastSwitch
 from edge.runtime.serve.publishing import birth_message, make_frame_publisher, make_publisher
 from edge.runtime.serve.release import Deployed
@@ -54,14 +54,14 @@ def build_parts(
     info = birth_message(pipeline, spec, running, deployed)
     publisher = make_publisher(pipeline, info)
     frames = make_frame_publisher(pipeline, publisher, info)
-    following = make_following(followers, publisher, info)
     streams = [StreamId(stream.id) for stream in config.streams]
-    states = StreamStates(streams, publisher, device=info.device, on_change=following.change)
+    stages = Stages(make_following(followers, publisher, info), make_counting(pipeline, publisher, info))
+    states = StreamStates(streams, publisher, device=info.device, on_change=stages.change)
     counters = Counters()
     batcher = _batcher(pipeline, running.engine, counters)
     last_switch = None if deployed is None else LastSwitch(publisher, deployed.layout, device=info.device)
     maker = StreamMaker(spec, states)
-    reload = None if deployed else Reloader(pipeline, info, publisher, following, filters, batcher, maker)
+    reload = None if deployed else Reloader(pipeline, info, publisher, stages, filters, batcher, maker)
     what_runs = (lambda: pipeline) if reload is None else (lambda: reload.pipeline)
     shown = make_shown(what_runs, info, counters=counters, states=states, last_switch=last_switch)
     return Parts(
@@ -73,7 +73,7 @@ def build_parts(
             engine=running.engine,
             detector=detector_of(pipeline, spec),
             class_filter=filters,
-            on_results=lambda results: following.follow(results, frames.publish),
+            on_results=lambda results: stages.take(results, frames.publish),
             onlookers=[shown.pictures, *_annotators(annotate_dir, spec, every_s=annotate_every_s)],
         ),
         batcher=batcher,
@@ -81,7 +81,7 @@ def build_parts(
         publisher=publisher,
         states=states,
         relief=ReliefParts(orders=maker.orders, config=config.overload, stated_fps=stated_rates(pipeline)),
-        following=following,
+        stages=stages,
         last_switch=last_switch,
         reload=reload,
         status=StatusServer(shown, config.http, socket_path=socket_path),

@@ -16,7 +16,7 @@ from edge.config.schema import MqttConfig, SpoolConfig
 from edge.protocols import Publisher
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.discovery.announced import NoStreamState, removed_streams
-from edge.publish.discovery.home_assistant import announcements
+from edge.publish.discovery.home_assistant import Announcement, announcements
 from edge.publish.fanout import FanoutPublisher
 from edge.publish.frames import FramePublisher
 from edge.publish.jsonl import JsonlPublisher
@@ -66,7 +66,7 @@ def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:
             ring_path=_ring_path(),
             spool=_spool(config.mqtt),
         )
-        for message in announcements(config.mqtt, info, config.streams, state_dir=_state_dir(pipeline)):
+        for message in _announcements(pipeline, info):
             mqtt.publish(message)
         publishers.append(mqtt)
     if config.publish.jsonl is not None:
@@ -75,8 +75,10 @@ def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:
         publishers.append(JsonlPublisher(path, device=info.device))
     publisher = FanoutPublisher(publishers)
     for stream in removed_streams(_state_dir(pipeline), info.streams):
-        publisher.publish(NoStreamState(stream))
-        publisher.publish(NoStreamState(stream, "occupancy"))
+        for nothing in NoStreamState.all_of(stream):
+            publisher.publish(nothing)
+    for stream in () if config.publish.counts else info.streams:
+        publisher.publish(NoStreamState(stream, "counts"))
     return publisher
 
 
@@ -85,12 +87,18 @@ def announce(pipeline: Pipeline, info: InfoMessage, publisher: Publisher) -> Inf
     now = msgspec.structs.replace(info, streams=[stream.id for stream in pipeline.config.streams])
     removed_streams(_state_dir(pipeline), now.streams)
     publisher.publish(now)
-    if pipeline.config.mqtt is not None:
-        for message in announcements(
-            pipeline.config.mqtt, now, pipeline.config.streams, state_dir=_state_dir(pipeline)
-        ):
-            publisher.publish(message)
+    for message in _announcements(pipeline, now):
+        publisher.publish(message)
     return now
+
+
+def _announcements(pipeline: Pipeline, info: InfoMessage) -> list[Announcement]:
+    config = pipeline.config
+    if config.mqtt is None:
+        return []
+    return announcements(
+        config.mqtt, info, config.streams, has_counts=config.publish.counts, state_dir=_state_dir(pipeline)
+    )
 
 
 def make_frame_publisher(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -> FramePublisher:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
+from edge.config.schema import StreamConfig
 from edge.protocols import FrameSource, Publisher
 from edge.publish.discovery.announced import NoStreamState
 from edge.publish.messages import InfoMessage
 from edge.runtime.pipeline.batcher import Batcher
-from edge.runtime.pipeline.following import Following
-from edge.runtime.serve.following import make_followers
+from edge.runtime.serve.following import Stages, make_followers
 from edge.runtime.serve.publishing import announce
 from edge.runtime.serve.streams import StreamMaker, class_filters, terms_of
 from edge.track.follow import Follower
@@ -46,7 +46,7 @@ class Reloader:
     pipeline: Pipeline
     info: InfoMessage
     publisher: Publisher
-    following: Following
+    stages: Stages
     class_filter: dict[StreamId, NDArray[np.int32]]
     batcher: Batcher
     maker: StreamMaker
@@ -66,10 +66,10 @@ class Reloader:
         # From here on nothing fails.
         for stream, source in zip(changed, sources, strict=True):
             self.batcher.set_terms(source.stream, terms_of(stream))
-            self._take_over(source.stream, filters, followers)
+            self._take_over(stream, filters, followers)
         gone = tuple(StreamId(name) for name in before if name not in {stream.id for stream in new.config.streams})
         for name in gone:
-            self.following.replace(name, None)
+            self.stages.following.replace(name, None)
         if gone or sources:
             self.info = announce(new, self.info, self.publisher)
         for stream in changed:
@@ -90,13 +90,14 @@ class Reloader:
 
     def _take_over(
         self,
-        stream: StreamId,
+        config: StreamConfig,
         filters: Mapping[StreamId, NDArray[np.int32]],
         followers: Mapping[StreamId, Follower],
     ) -> None:
+        stream = StreamId(config.id)
         if stream in filters:
             self.class_filter[stream] = filters[stream]
         else:
             self.class_filter.pop(stream, None)
-        self.following.replace(stream, followers.get(stream))
+        self.stages.begin(stream, followers.get(stream), config.classes or ())
         self.maker.states.add(stream)

@@ -108,7 +108,7 @@ def serve(
         parts.publisher.close()
         raise
     heartbeat.ready()
-    overload = Overload(lambda what: parts.states.alarm(what, about="overload"))
+    overload = Overload(lambda what: parts.states.alarm(what, about="overload"), parts.states.overload)
     relief = _relief(parts)
 
     def tick(report: RunReport) -> None:

@@ -20,9 +20,9 @@ from edge.reading import read_file
 from edge.runtime.look.server import StatusServer
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters, report_stream
-from edge.runtime.pipeline.following import Following
 from edge.runtime.pipeline.loop import Inference, InferenceLoop
 from edge.runtime.pipeline.report import RunReport, RunTimes
+from edge.runtime.serve.following import Stages
 from edge.runtime.serve.hanging import HANGING_S, hanging_threads
 from edge.runtime.serve.last_switch import LastSwitch
 from edge.runtime.serve.reload import Changes
@@ -68,7 +68,7 @@ class Parts:
     publisher: Publisher
     states: StreamStates
     relief: ReliefParts = field(default_factory=ReliefParts)
-    following: Following | None = None
+    stages: Stages | None = None
     last_switch: LastSwitch | None = None
     reload: Callable[[], Changes] | None = None
     status: StatusServer | None = None
@@ -170,8 +170,8 @@ class Service:
             self._parts.batcher.give_back(batch.index)
         for stream in self._parts.states.ending:
             self._parts.states.finish(stream)
-        if self._parts.following is not None:
-            self._parts.following.stop()
+        if self._parts.stages is not None:
+            self._parts.stages.stop()
         self._times_at_end = self._times()
 
     def _close_publisher(self) -> None:

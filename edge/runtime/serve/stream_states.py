@@ -40,6 +40,7 @@ class StreamStates:
         self._alarms: dict[str, str] = {}
         self._said: tuple[DeviceState, tuple[str, ...]] = ("online", ())
         self._ending: dict[StreamId, tuple[StreamStatus, str]] = {}
+        self._overloads: dict[StreamId, str] = {}
 
     def statuses(self) -> Mapping[StreamId, StreamStatus]:
         """Return the latest status of each stream."""
@@ -81,14 +82,25 @@ class StreamStates:
         with self._lock:
             self._statuses.pop(stream, None)
             self._ending.pop(stream, None)
-            self._publisher.publish(NoStreamState(stream))
-            self._publisher.publish(NoStreamState(stream, "occupancy"))
+            self._overloads.pop(stream, None)
+            for nothing in NoStreamState.all_of(stream):
+                self._publisher.publish(nothing)
             self._publish_device(rfc3339_from_ns(time.time_ns()))
 
     def fail(self, stream: StreamId, reason: str) -> None:
         """Take note that a stream was given up by us."""
         before = self.statuses()[stream]
         self.change(replace(before, state=StreamState.DOWN, reason=reason))
+
+    def overload(self, stream: StreamId, what: str | None) -> None:
+        """Take note that frames of a stream come and are not inferred; None: they are again."""
+        with self._lock:
+            self._overloads.pop(stream, None)
+            if what is not None:
+                self._overloads[stream] = what
+            status = self._statuses.get(stream)
+            if status is not None and status.state is StreamState.UP:
+                self._publish_stream(status, rfc3339_from_ns(time.time_ns()))
 
     def alarm(self, what: str | None, *, about: str = "heat", is_wording_news: bool = False) -> None:
         """Take note of what is wrong with the machine itself; None: nothing any more, as far as it is about this.
@@ -118,12 +130,13 @@ class StreamStates:
 
     def _publish_stream(self, status: StreamStatus, since: str) -> None:
         is_up = status.state is StreamState.UP
+        overload = self._overloads.get(status.stream) if is_up else None
         self._publisher.publish(
             StreamStateMessage(
                 device=self._device,
                 stream=status.stream,
-                state=status.state.value,
-                reason=None if is_up else status.reason,
+                state=status.state.value if overload is None else "degraded",
+                reason=overload if is_up else status.reason,
                 since=since,
             )
         )

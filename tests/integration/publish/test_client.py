@@ -7,6 +7,7 @@ import pytest
 
 from edge.client import (
     Client,
+    CountsMessage,
     DetectionsMessage,
     EventMessage,
     InfoMessage,
@@ -17,7 +18,7 @@ from edge.client import (
 )
 from edge.errors import ConfigError, PublishError
 from tests.support.aborting_proxy import AbortingProxy
-from tests.support.event_messages import event, occupancy
+from tests.support.event_messages import counts, event, occupancy
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
@@ -129,7 +130,7 @@ def test_events_occupancy_and_states_come_typed_and_what_lies_is_passed_over(
 ):
     items = listening(broker.port)
     publisher = make_publisher(broker.port)
-    for message in (event(1), occupancy(), event(2, kind="leave")):
+    for message in (event(1), occupancy(), counts(), event(2, kind="leave")):
         publisher.publish(message)
     stranger = msgspec.structs.replace(detections(1), device="gate-02").encode()
     collector._client.publish(f"{ROOT}/streams/east/detections", stranger, qos=1)
@@ -143,6 +144,7 @@ def test_events_occupancy_and_states_come_typed_and_what_lies_is_passed_over(
 
     assert [one.kind for one in of_type(items, EventMessage)] == ["enter", "leave"]
     assert of_type(items, OccupancyMessage)[0].zones == {"yard": {"car": 1}}
+    assert of_type(items, CountsMessage)[0].objects == {"car": 2, "person": 0}
     assert of_type(items, InfoMessage)[0].streams == ["east"]
     assert {one.reason for one in of_type(items, StateMessage) if one.state == "offline"} == {"stopped"}
     assert seqs(items) == []

@@ -8,7 +8,7 @@ from edge.publish.discovery.home_assistant import KEPT_FILE, announcements
 from edge.publish.messages import LineCounts, StreamStateMessage
 from edge.publish.mqtt.publisher import MqttPublisher
 from tests.support import home_assistant
-from tests.support.event_messages import crossing, event, occupancy
+from tests.support.event_messages import counts, crossing, event, occupancy
 from tests.support.home_assistant import HomeAssistant
 from tests.support.mosquitto import Mosquitto
 from tests.support.wait import wait_until
@@ -37,7 +37,7 @@ class Device:
         config = MqttConfig(host="127.0.0.1", port=broker.port, site="north", tls=False, home_assistant=home_assistant)
         self.streams = [msgspec.convert(stream, StreamConfig) for stream in streams]
         self.publisher = MqttPublisher(config, info=birth())
-        for message in announcements(config, birth(), self.streams, state_dir=folder):
+        for message in announcements(config, birth(), self.streams, has_counts=True, state_dir=folder):
             self.publisher.publish(message)
 
     def say(self, *messages):
@@ -91,14 +91,16 @@ def wait_for(home, expected, *, timeout_s=60):
 def test_home_assistant_shows_cameras_counts_zones_and_lines(home, broker, tmp_path):
     with Device(broker, tmp_path / "state", EAST, LOBBY) as device:
         device.up("east", "lobby")
-        counts = LineCounts(forward={"car": 3, "person": 1}, backward={"car": 2})
-        device.say(occupancy(objects={"car": 2, "person": 1}, zones={"yard": {"car": 1}}, lines={"gate": counts}))
+        crossed = LineCounts(forward={"car": 3, "person": 1}, backward={"car": 2})
+        device.say(occupancy(objects={"car": 2, "person": 1}, zones={"yard": {"car": 1}}, lines={"gate": crossed}))
+        device.say(counts(stream="lobby", objects={"person": 3}, total=3))
         wait_for(
             home,
             {
                 "running": "on",
                 "east_camera": "on",
                 "lobby_camera": "on",
+                "lobby_objects": "3",
                 "east_objects": "3",
                 "east_objects_car": "2",
                 "east_objects_say-hi": "0",
@@ -111,6 +113,12 @@ def test_home_assistant_shows_cameras_counts_zones_and_lines(home, broker, tmp_p
         states = home.states()
         assert {one["device"] for one in states.values()} == {"gate-01", "gate-01 east", "gate-01 lobby"}
         assert (states[f"{NODE}_east_occupied_yard"]["state"], states[f"{NODE}_east_zone_yard"]["state"]) == ("on", "1")
+
+        device.say(
+            StreamStateMessage(device="gate-01", stream="lobby", state="degraded", since=SINCE, reason="overload")
+        )
+        device.say(counts(stream="lobby", objects={"person": 4}, total=4))
+        wait_for(home, {"lobby_camera": "on", "lobby_objects": "4"})
 
         device.say(event(1), crossing(2))
         wait_until(lambda: last_event(home).get("event_type") == "cross", what="the event has come")
@@ -146,5 +154,5 @@ def test_it_says_nothing_unless_it_is_asked_to(broker, tmp_path):
     config = MqttConfig(host="127.0.0.1", port=broker.port, tls=False)
     streams = [msgspec.convert(EAST, StreamConfig)]
 
-    assert announcements(config, birth(), streams, state_dir=tmp_path) == []
+    assert announcements(config, birth(), streams, has_counts=True, state_dir=tmp_path) == []
     assert not (tmp_path / KEPT_FILE).exists()

@@ -60,10 +60,12 @@ def test_entities_are_those_of_the_last_pipeline(tmp_path):
     with Mosquitto(tmp_path / "mosquitto") as broker:
         run(tmp_path, broker.port, model, [east, west], home_assistant=True)
         objects = {"running", "east_camera", "east_objects", "east_zone_yard", "east_occupied_yard", "east_events"}
-        wait_until(lambda: held(broker.port) == objects | {"west_camera"}, what="all entities")
+        wait_until(lambda: held(broker.port) == objects | {"west_camera", "west_objects"}, what="all entities")
 
         run(tmp_path, broker.port, model, [west], home_assistant=True)
-        wait_until(lambda: held(broker.port) == {"running", "west_camera"}, what="entities of east are gone")
+        wait_until(
+            lambda: held(broker.port) == {"running", "west_camera", "west_objects"}, what="entities of east are gone"
+        )
 
         run(tmp_path, broker.port, model, [west], home_assistant=False)
         wait_until(lambda: held(broker.port) == set(), what="all are gone")
@@ -78,13 +80,17 @@ def test_a_reload_is_seen_by_home_assistant_too(tmp_path, monkeypatch):
         mqtt = {"host": "127.0.0.1", "port": broker.port, "site": "north", "tls": False, "home_assistant": True}
         process = serving.start(serving.write([east], mqtt=mqtt))
         try:
-            wait_until(lambda: held(broker.port) == {"running", "east_camera"}, what="the camera", timeout_s=60)
+            wait_until(
+                lambda: held(broker.port) == {"running", "east_camera", "east_objects"}, what="the camera", timeout_s=60
+            )
             serving.write([followed], mqtt=mqtt)
             process.send_signal(signal.SIGHUP)
             wait_until(lambda: "east_zone_yard" in held(broker.port), what="the zone", timeout_s=60)
             serving.write([east], mqtt=mqtt)
             process.send_signal(signal.SIGHUP)
-            wait_until(lambda: held(broker.port) == {"running", "east_camera"}, what="no zone", timeout_s=60)
+            wait_until(
+                lambda: held(broker.port) == {"running", "east_camera", "east_objects"}, what="no zone", timeout_s=60
+            )
             process.send_signal(signal.SIGTERM)
             serving.finish(process)
         finally:

@@ -90,6 +90,14 @@ def test_a_stream_has_ended_when_all_that_was_found_in_it_is_told(run, clip, tmp
         assert before == list(range(1, last + 1))
         assert [content["state"] for kind, content in told[end:] if kind == "state"] == ["ended", "down"]
 
+    late = subscribe(broker.port)  # what a dashboard finds that was not there before
+    wait_until(lambda: len(late.payloads("/counts")) == 2, what="the counts are retained")
+    assert {(one["stream"], one["state"], one["total"]) for one in late.payloads("/counts")} == {
+        ("a", "stopped", None),
+        ("b", "stopped", None),
+    }
+    assert collector.payloads("a/counts")[0]["state"] == "counting"
+
     run.complete(streams, batch=batch)
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     for name in ("a", "b"):

@@ -4,7 +4,7 @@ import pytest
 
 from edge.deploy.listen import line_from_message
 from edge.publish.messages import GapMessage
-from tests.support.event_messages import crossing, event, occupancy
+from tests.support.event_messages import counts, crossing, event, occupancy
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,8 @@ from tests.support.event_messages import crossing, event, occupancy
             "10:15:02.113 gate-01/east event #14 car 57 vanish yard after 4.2 s (interrupted)",
         ),
         (event(15, label=None), "10:15:02.113 gate-01/east event #15 class 2 57 enter yard"),
+        (counts(), "gate-01/east counting, car 2, person 0"),
+        (counts(state="interrupted", objects={"car": None}, total=None), "gate-01/east interrupted"),
         (occupancy(), "gate-01/east following, car 2; zones: yard 1"),
         (occupancy(state="stopped", objects={}, zones={}), "gate-01/east stopped, nobody"),
         (

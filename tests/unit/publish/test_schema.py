@@ -7,7 +7,7 @@ import yaml
 
 from edge.publish.messages import MESSAGE_TYPES, DeployMessage, GapMessage, StateMessage, StreamStateMessage
 from edge.publish.schema import documents
-from tests.support.event_messages import crossing, event, occupancy
+from tests.support.event_messages import counts, crossing, event, occupancy
 from tests.support.wire_messages import birth, detections
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -18,6 +18,8 @@ SAMPLES = [
     event(1),
     crossing(2),
     event(3, kind="vanish", duration_s=4.2, reason="lost"),
+    counts(),
+    counts(state="interrupted", objects={"car": None}, total=None),
     occupancy(),
     GapMessage(device="gate-01", stream="east", epoch=41, from_=7, to=9, count=3, reason="spool-bytes"),
     StateMessage(device="gate-01", state="offline", since=None, session=41_000_001, reason="connection lost"),

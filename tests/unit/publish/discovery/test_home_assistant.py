@@ -25,7 +25,9 @@ def stream(name="east", *, zones=("yard",), lines=("gate",), classes=None):
 
 def announced(folder, *streams, on=True):
     config = MqttConfig(host="broker", site="north", home_assistant=on)
-    return {one.topic: one.payload for one in announcements(config, birth(), streams, state_dir=folder)}
+    return {
+        one.topic: one.payload for one in announcements(config, birth(), streams, has_counts=True, state_dir=folder)
+    }
 
 
 def removed(found):
@@ -38,7 +40,9 @@ def test_all_are_retained_json_with_names_of_their_own(tmp_path):
 
     assert all(topic.startswith("homeassistant/") and topic.endswith("/config") for topic in found)
     assert len({entity["unique_id"] for entity in entities}) == len(entities)
-    assert all(one.is_retained for one in announcements(MqttConfig(host="b"), birth(), [], state_dir=tmp_path))
+    assert all(
+        one.is_retained for one in announcements(MqttConfig(host="b"), birth(), [], has_counts=True, state_dir=tmp_path)
+    )
 
 
 def test_labels_that_look_alike_are_two_entities(tmp_path):

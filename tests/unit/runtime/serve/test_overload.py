@@ -4,9 +4,11 @@ import dataclasses
 
 import pytest
 
+from edge.media.camera import StreamStatus
+from edge.publish.messages import StreamStateMessage
 from edge.runtime.serve.overload import Overload
 from edge.runtime.serve.stream_states import StreamStates
-from edge.types import DropReason, StreamId
+from edge.types import DropReason, StreamId, StreamState
 from tests.unit.runtime.serve.test_watchdog import UP, account
 
 
@@ -14,8 +16,8 @@ class Run:
     """Two streams, whose frames per second are given second by second."""
 
     def __init__(self):
-        self.told = []
-        self._overload = Overload(self.told.append)
+        self.told, self.told_of_streams = [], []
+        self._overload = Overload(self.told.append, lambda *one: self.told_of_streams.append(one))
         self._second = 0
         self._streams = [[0, 0], [0, 0]]  # inferred, lost
         self.reason = DropReason.SUPERSEDED
@@ -60,6 +62,20 @@ def test_what_is_dropped_for_other_reasons_is_no_overload(reason):
     run.seconds(100, inferred=(20, 20), lost=(20, 20))
 
     assert run.told == []
+
+
+def test_a_stream_is_told_of_by_itself_though_the_machine_as_a_whole_keeps_up(caplog):
+    """In windows of ten seconds 0.2 of 3 fps are few frames: a rate, not a count, is judged."""
+    run = Run()
+    for _ in range(5):
+        run.seconds(5, inferred=(60, 0), lost=(0, 3))
+        run.seconds(1, inferred=(60, 1), lost=(0, 2))
+    assert run.told_of_streams == [("s1", "overload: 0.20 of 3.0 fps are inferred")]
+    assert run.told == []
+    assert "frames of a stream are not inferred stream=s1 wanted_fps=3.00 inferred_fps=0.20" in caplog.text
+
+    run.seconds(30, inferred=(60, 3), lost=(0, 0))
+    assert run.told_of_streams[1:] == [("s1", None)]
 
 
 def test_a_burst_is_no_overload():
@@ -109,6 +125,31 @@ def test_two_things_that_are_wrong_are_told_beside_each_other():
         ("degraded", "cannot keep up: 1 of 3 fps"),
         ("online", None),
     ]
+
+
+def test_a_stream_that_is_up_and_not_inferred_is_degraded_until_it_is():
+    published = []
+    east = StreamId("east")
+    states = StreamStates([east], Collecting(published), device="dev")
+
+    def change(state, reason="frames arrive"):
+        states.change(StreamStatus(stream=east, state=state, reason=reason, reconnects=0))
+
+    change(StreamState.UP)
+    states.overload(east, "overload: 0.18 of 3.0 fps are inferred")
+    change(StreamState.DOWN, "no frame for 3 s")
+    change(StreamState.UP)
+    states.overload(east, None)
+    states.overload(StreamId("gone"), "overload: 1.0 of 3.0 fps are inferred")
+
+    assert [(one.state, one.reason) for one in published if isinstance(one, StreamStateMessage)] == [
+        ("up", None),
+        ("degraded", "overload: 0.18 of 3.0 fps are inferred"),
+        ("down", "no frame for 3 s"),
+        ("degraded", "overload: 0.18 of 3.0 fps are inferred"),
+        ("up", None),
+    ]
+    assert states.statuses()[east].state is StreamState.UP, "for health files and trials: its frames come"
 
 
 class Collecting:

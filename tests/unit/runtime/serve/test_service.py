@@ -1,6 +1,8 @@
 """The service with recorded sources and a real engine on a tiny model: every frame has a fate, whatever happens."""
 
 import dataclasses
+import json
+import re
 import threading
 import time
 
@@ -10,6 +12,7 @@ import pytest
 from edge.device.notify import Notifier
 from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.errors import EngineError, SourceError
+from edge.media.camera import StreamStatus
 from edge.model.inspect import inspect_model
 from edge.publish.jsonl import JsonlPublisher
 from edge.runtime.pipeline.batcher import Batcher
@@ -204,7 +207,7 @@ def test_live_streams_on_a_slow_engine_drop_the_older_frames_and_stay_fresh(make
         assert frames == sorted(frames)
 
 
-def test_an_engine_that_is_too_slow_is_told_of_in_the_devices_state(make, spec, monkeypatch):
+def test_a_slow_engine_is_told_of_in_the_states_of_device_and_streams(make, spec, monkeypatch, tmp_path):
     monkeypatch.setattr(overload, "_WINDOW_S", 0.1)
     sources = [
         recorded(spec, name, (image for _ in range(100_000) for image in pictures(1)), fps=100, is_live=True)
@@ -214,9 +217,18 @@ def test_an_engine_that_is_too_slow_is_told_of_in_the_devices_state(make, spec, 
     stop = threading.Event()
     running = threading.Thread(target=serve, args=(parts, Heartbeat(Notifier({}), path=None), stop), daemon=True)
     running.start()
+    parts.states.change(StreamStatus(stream=StreamId("a"), state=StreamState.UP, reason="frames arrive", reconnects=0))
+
+    def words_of_stream():
+        lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+        return [(one["state"], one["reason"]) for one in lines if one["schema"] == "edge.stream-state/1"]
+
     try:
         wait_until(lambda: parts.states.device_state[0] == "degraded", what="it is told", timeout_s=60)
         assert "cannot keep up: " in parts.states.device_state[1]
+        wait_until(lambda: words_of_stream()[-1][0] == "degraded", what="the stream says so, too", timeout_s=60)
+        assert words_of_stream()[0] == ("up", None)
+        assert re.fullmatch(r"overload: [0-9.]+ of [0-9.]+ fps are inferred", words_of_stream()[-1][1])
     finally:
         stop.set()
         running.join(60)

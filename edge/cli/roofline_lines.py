@@ -6,10 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from edge.cli.account_lines import aligned, precision_word
+from edge.cli.roofline_measured import measured_machine_lines
 from edge.quantize.account import Accounts
-from edge.roofline.bound import LayerBound, ModelBound, bound_of_model
+from edge.quantize.this_machine import Measured
+from edge.roofline.bound import LayerBound, ModelBound, Roofs, bound_of_model
 from edge.roofline.lessons import Lesson, lessons_of
 from edge.roofline.machines import Machine
+from edge.roofline.measured import THIS, MeasuredMachine
+from edge.roofline.worth import Worth, worth_of_int8
 from edge.types import Precision
 
 __all__ = [
@@ -28,6 +32,7 @@ _SUMMARY_HEAD = ("least ms", "never below", "most frames/s", "layers by memory",
 _LAYERS_HEAD = ("in", "op/B", "bound", "least us", "share", "operator", "layer")
 _MACHINES_HEAD = ("INT8 TOPS", "FP16 TFLOPS", "FP32 TFLOPS", "GB/s", "INT8 ridge", "watts", "machine", "name")
 _UNKNOWN = "?"
+_THIS_WORDS = "This machine, measured when it is asked for; this/1: on one core"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +41,15 @@ class Roofline:
 
     Attributes:
         lessons: of what shapes do, on the fastest of them.
+        worth: of INT8 against the float above it; None where one of both is not there.
+        measured: of this machine.
     """
 
-    machine: Machine
+    machine: Roofs
     bounds: tuple[ModelBound, ...]
     lessons: tuple[Lesson, ...]
+    worth: Worth | None = None
+    measured: Measured | None = None
 
     @property
     def fastest(self) -> ModelBound:
@@ -48,12 +57,19 @@ class Roofline:
         return self.bounds[-1]
 
 
-def roofline_of(accounts: Accounts, machine: Machine) -> Roofline:
+def roofline_of(accounts: Accounts, machine: Roofs, *, measured: Measured | None = None) -> Roofline:
     """Return what bounds a model on a machine; without bounds where none of the peaks that it needs is known."""
     found = [bound_of_model(account, machine) for account in accounts.by_precision.values()]
     bounds = tuple(bound for bound in found if bound is not None)
     lessons = lessons_of(bounds[-1].account) if bounds else ()
-    return Roofline(machine=machine, bounds=bounds, lessons=lessons)
+    return Roofline(machine=machine, bounds=bounds, lessons=lessons, worth=_worth(accounts, bounds), measured=measured)
+
+
+def _worth(accounts: Accounts, bounds: tuple[ModelBound, ...]) -> Worth | None:
+    if len(bounds) < 2 or bounds[-1].account.precision is not Precision.INT8:
+        return None
+    most = None if accounts.most_int8 is None else bound_of_model(accounts.most_int8, bounds[-1].machine)
+    return worth_of_int8(bounds[-2], bounds[-1], most=most)
 
 
 def rate(precision: Precision, peak: float) -> str:
@@ -65,8 +81,11 @@ def _tera(value: float | None) -> str:
     return _UNKNOWN if value is None else f"{value / 1e12:.3g}"
 
 
-def machine_lines(machine: Machine) -> Iterator[str]:
+def machine_lines(machine: Roofs) -> Iterator[str]:
     """Yield what a machine can do: dense peaks with their ridges, memory, and what its box says."""
+    if isinstance(machine, MeasuredMachine):
+        yield from measured_machine_lines(machine)
+        return
     yield f"{machine.title} ({machine.called})"
     peaks = [(kind, machine.peak(kind), machine.ridge(kind)) for kind in Precision]
     words = [
@@ -78,7 +97,8 @@ def machine_lines(machine: Machine) -> Iterator[str]:
     unknown = [precision_word(kind) for kind, peak, _ in peaks if peak is None]
     if unknown:
         yield f"not published, so not bounded here: {', '.join(unknown)}"
-    yield from _advertised(machine)
+    if isinstance(machine, Machine):
+        yield from _advertised(machine)
 
 
 def _advertised(machine: Machine) -> Iterator[str]:
@@ -119,18 +139,27 @@ def summary_sentences(roofline: Roofline) -> Iterator[str]:
     """Yield what the figures of the fastest precision mean."""
     bound = roofline.fastest
     kind = precision_word(bound.account.precision)
-    least, floor = f"{1e3 * bound.least_s_per_frame:.3f} ms", f"{1e3 * bound.floor_s_per_frame:.3f} ms"
-    yield (
-        f"In {kind} a frame takes at least {least} where the tensors of each layer pass through memory once, and never "
-        f"less than {floor}, even if caches kept all that is made on the way. These are bounds: kernels, launches, "
-        "scaling and NMS come on top."
-    )
+    yield _least(bound, kind)
     yield (
         f"{len(bound.memory_bound)} of {len(bound.layers)} layers wait for memory, for "
         f"{bound.memory_bound_time_share:.0%} of that time: there, fewer bytes help; more operations per second do not."
     )
     if len(roofline.bounds) > 1 and bound.account.precision is Precision.INT8:
         yield _worth_of_int8(roofline.bounds[-2], bound)
+
+
+def _least(bound: ModelBound, kind: str) -> str:
+    least, floor = f"{1e3 * bound.least_s_per_frame:.3f} ms", f"{1e3 * bound.floor_s_per_frame:.3f} ms"
+    if isinstance(bound.machine, MeasuredMachine):
+        return (
+            f"In {kind} a frame takes at least {least}: each layer at the measured peak, or as long as what it moves "
+            "takes to move in a working set of that size."
+        )
+    return (
+        f"In {kind} a frame takes at least {least} where the tensors of each layer pass through memory once, and never "
+        f"less than {floor}, even if caches kept all that is made on the way. These are bounds: kernels, launches, "
+        "scaling and NMS come on top."
+    )
 
 
 def _worth_of_int8(before: ModelBound, after: ModelBound) -> str:
@@ -177,7 +206,7 @@ def lesson_lines(roofline: Roofline) -> Iterator[str]:
 
 def machines_lines(machines: Sequence[Machine]) -> Iterator[str]:
     """Yield a head, and a line for each machine and power mode."""
-    yield from aligned([_MACHINES_HEAD, *map(_machine_cells, machines)])
+    yield from aligned([_MACHINES_HEAD, *map(_machine_cells, machines), (*[""] * 6, THIS, _THIS_WORDS)])
 
 
 def _machine_cells(machine: Machine) -> tuple[str, ...]:

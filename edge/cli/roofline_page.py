@@ -8,6 +8,13 @@ from collections.abc import Iterator, Sequence
 from edge.cli.account_lines import amount, precision_word
 from edge.cli.page import whole_page
 from edge.cli.roofline_lines import Roofline, machine_lines, rate, summary_sentences
+from edge.cli.roofline_measured_page import (
+    measured_dots,
+    measured_key,
+    measured_section,
+    slopes_of,
+    worth_section,
+)
 from edge.cli.roofline_svg import Dot, Roof, Segment, ladder_svg, roofline_svg, strip_svg
 from edge.quantize.account import Accounts
 from edge.roofline.bound import LayerBound, ModelBound
@@ -30,6 +37,9 @@ circle { fill-opacity: .38; stroke-width: 1.2; } circle.int8 { fill: var(--int8)
 circle.fp16 { fill: var(--fp16); stroke: var(--fp16); } circle.fp32 { fill: var(--fp32); stroke: var(--fp32); }
 circle.depthwise { stroke-dasharray: 2 2; fill-opacity: .15; }
 circle.before { fill: none; stroke: var(--fp16); stroke-opacity: .45; stroke-width: 1; }
+.roof.cache { stroke-width: 1; } .stem { stroke-width: 1; stroke-opacity: .5; } .stem.int8 { stroke: var(--int8); }
+.stem.fp16 { stroke: var(--fp16); } .stem.fp32 { stroke: var(--fp32); }
+rect.float { fill: var(--step); stroke: var(--ground); stroke-width: .6; } .key.float { background: var(--step); }
 rect.memory, rect.compute { stroke: var(--ground); stroke-width: .6; }
 rect.memory { fill: var(--memory); fill-opacity: .55; } rect.compute { fill: var(--compute); }
 .step { fill: var(--step); } .step.own { fill: var(--own); }
@@ -63,8 +73,8 @@ def _head(title: str, accounts: Accounts) -> str:
     )  # fmt: skip
     rows = "".join(f"<dt>{name}</dt><dd>{html.escape(value)}</dd>" for name, value in facts)
     promise = (
-        "What bounds this model on these machines, from what is published of them. A bound is what cannot be beaten; "
-        "it is no prediction."
+        "What bounds this model on these machines, from what is published of them or was measured here. A bound is "
+        "what cannot be beaten; it is no prediction."
     )
     return f"<h1>{html.escape(title)}</h1><p>{promise}</p><dl>{rows}</dl>\n"
 
@@ -94,7 +104,10 @@ def _machine(roofline: Roofline) -> str:
     if not roofline.bounds:
         return head
     said = "".join(f"<p>{html.escape(text)}</p>" for text in summary_sentences(roofline))
-    return "".join((head, _picture(roofline), said, _strips(roofline), _lessons(roofline), _layers(roofline)))
+    measured = "" if roofline.measured is None else measured_section(roofline.measured)
+    worth = "" if roofline.worth is None else worth_section(roofline.worth)
+    parts = (_picture(roofline), said, measured, _strips(roofline), worth, _lessons(roofline), _layers(roofline))
+    return "".join((head, *parts))
 
 
 def _picture(roofline: Roofline) -> str:
@@ -104,17 +117,30 @@ def _picture(roofline: Roofline) -> str:
         for kind in reversed(Precision)
         if (peak := machine.peak(kind)) is not None
     ]
-    drawn = [one for one in bound.layers if one.layer.operations]
-    marks = {id(one): str(number) for number, one in enumerate(_longest(bound), start=1)}
-    dots = [*_before(roofline), *(_dot(bound, one, mark=marks.get(id(one), "")) for one in drawn)]
+    is_measured = roofline.measured is not None and roofline.measured.models
     picture = roofline_svg(
-        sorted(roofs, key=lambda roof: roof.peak), dots, bytes_per_s=machine.bytes_per_s,
-        title=f"Roofline of {machine.title}",
+        sorted(roofs, key=lambda roof: roof.peak), list(_dots(roofline)), bytes_per_s=machine.bytes_per_s,
+        title=f"Roofline of {machine.title}", slopes=slopes_of(machine),
     )  # fmt: skip
-    return f'<p class="note">{_key(roofline)}</p><div class="wide">{picture}</div>{_named(bound)}{_not_drawn(bound)}'
+    named = "" if is_measured else _named(bound)
+    return f'<p class="note">{_key(roofline)}</p><div class="wide">{picture}</div>{named}{_not_drawn(bound)}'
+
+
+def _dots(roofline: Roofline) -> Iterator[Dot]:
+    if roofline.measured is not None and roofline.measured.models:
+        yield from measured_dots(roofline.measured)
+        return
+    bound = roofline.fastest
+    marks = {id(one): str(number) for number, one in enumerate(_longest(bound), start=1)}
+    yield from _before(roofline)
+    for one in bound.layers:
+        if one.layer.operations:
+            yield _dot(bound, one, mark=marks.get(id(one), ""))
 
 
 def _key(roofline: Roofline) -> str:
+    if roofline.measured is not None and roofline.measured.models:
+        return measured_key(roofline.measured)
     kinds = dict.fromkeys(one.layer.precision for one in roofline.fastest.layers)
     keys = [f'<span class="key dot {kind.value}"></span>a layer in {precision_word(kind)}' for kind in kinds]
     if any(True for _ in _before(roofline)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from edge.cli.account_lines import amount
 
-__all__ = ["Dot", "Roof", "Segment", "ladder_svg", "roofline_svg", "strip_svg"]
+__all__ = ["Dot", "Roof", "Segment", "Slope", "ladder_svg", "roofline_svg", "strip_svg"]
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 26, 26, 48
 _WIDTH, _HEIGHT = 1040, 540
@@ -27,8 +27,19 @@ class Roof:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Slope:
+    """Bytes per second that a memory or a cache allows."""
+
+    label: str
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
-    """One layer: operations per byte, operations per second, its share of the time; `mark` stands beside it."""
+    """One layer: operations per byte, operations per second, its share of the time; `mark` stands beside it.
+
+    A line goes up to `roof_rate`, where there is one.
+    """
 
     label: str
     style: str
@@ -36,6 +47,7 @@ class Dot:
     rate: float
     share: float
     mark: str = ""
+    roof_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +77,15 @@ class _Frame:
         return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * share
 
 
-def roofline_svg(roofs: Sequence[Roof], dots: Sequence[Dot], *, bytes_per_s: float, title: str) -> str:
-    """Return the picture; roofs are given lowest first, dots have an intensity above 0."""
+def roofline_svg(
+    roofs: Sequence[Roof], dots: Sequence[Dot], *, bytes_per_s: float, title: str, slopes: Sequence[Slope] = ()
+) -> str:
+    """Return the picture; roofs are given lowest first, dots have an intensity above 0; `slopes` are of caches."""
     frame = _frame(roofs, dots, bytes_per_s)
     parts = (
-        *_grid(frame), *_ridges(roofs, frame, bytes_per_s), *_slope(roofs, frame, bytes_per_s),
+        *_grid(frame), *_ridges(roofs, frame, bytes_per_s),
+        *_slope(Slope(label="memory", bytes_per_s=bytes_per_s), roofs, frame),
+        *(part for one in slopes for part in _slope(one, roofs, frame, style="roof memory cache")),
         *_flats(roofs, frame, bytes_per_s), *_dots(dots, frame),
     )  # fmt: skip
     return _svg(_WIDTH, _HEIGHT, title, parts)
@@ -79,7 +95,7 @@ def _frame(roofs: Sequence[Roof], dots: Sequence[Dot], bytes_per_s: float) -> _F
     ridges = [roof.peak / bytes_per_s for roof in roofs]
     x = [dot.intensity for dot in dots] + ridges
     low, high = math.floor(math.log10(min(x))), math.ceil(math.log10(max(x) * 1.6))
-    rates = [dot.rate for dot in dots] + [roof.peak for roof in roofs]
+    rates = [dot.rate for dot in dots] + [dot.roof_rate for dot in dots if dot.roof_rate] + [one.peak for one in roofs]
     y_low, y_high = math.floor(math.log10(min(rates))), math.ceil(math.log10(max(rates) * 1.2))
     return _Frame(x_low=low, x_high=high, y_low=y_low, y_high=y_high)
 
@@ -108,15 +124,17 @@ def _ridges(roofs: Sequence[Roof], frame: _Frame, bytes_per_s: float) -> Iterato
         yield _text(x, bottom + 33, f"{ridge:.0f}", anchor="middle", style=f"mark {roof.style}")
 
 
-def _slope(roofs: Sequence[Roof], frame: _Frame, bytes_per_s: float) -> Iterator[str]:
+def _slope(slope: Slope, roofs: Sequence[Roof], frame: _Frame, *, style: str = "roof memory") -> Iterator[str]:
     """Yield what the memory allows, up to the highest roof; it leaves the picture where that is lower."""
-    start = max(10.0**frame.x_low, 10.0**frame.y_low / bytes_per_s)
-    end = roofs[-1].peak / bytes_per_s
-    x1, y1, x2, y2 = frame.x(start), frame.y(start * bytes_per_s), frame.x(end), frame.y(end * bytes_per_s)
-    yield _line("roof memory", x1, y1, x2, y2)
+    rate = slope.bytes_per_s
+    start = max(10.0**frame.x_low, 10.0**frame.y_low / rate)
+    end = roofs[-1].peak / rate
+    x1, y1, x2, y2 = frame.x(start), frame.y(start * rate), frame.x(end), frame.y(end * rate)
+    yield _line(style, x1, y1, x2, y2)
     angle = math.degrees(math.atan2(y2 - y1, x2 - x1))
     x, y = x1 + 0.3 * (x2 - x1), y1 + 0.3 * (y2 - y1)
-    text = _text(x, y - 30, f"memory: {bytes_per_s / 1e9:.1f} GB/s", anchor="middle", style="mark")
+    far = 30 if style == "roof memory" else 6
+    text = _text(x, y - far, f"{slope.label}: {rate / 1e9:.1f} GB/s", anchor="middle", style="mark")
     yield f'<g transform="rotate({angle:.1f} {x:.1f} {y:.1f})">{text}</g>'
 
 
@@ -134,6 +152,8 @@ def _dots(dots: Sequence[Dot], frame: _Frame) -> Iterator[str]:
     for dot in sorted(dots, key=lambda one: -one.share):
         x, y, radius = frame.x(dot.intensity), frame.y(dot.rate), _radius(dot.share)
         title = f"<title>{html.escape(dot.label)}</title>"
+        if dot.roof_rate is not None:
+            yield _line(f"stem {dot.style}", x, y, x, frame.y(dot.roof_rate))
         yield f'<circle class="{dot.style}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}">{title}</circle>'
         if dot.mark and all(abs(x - other) > _LABEL_GAP_PX for other in taken):
             taken.append(x)

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from edge.engine.kinds import facts_of
 from edge.model.qdq.insert import QdqModel
 from edge.protocols import ActivationEngine, AveragingEngine, Engine, ObservingEngine
+from edge.roofline.efficiency import ExecutedNode
+from edge.roofline.measured import MeasuredMachine
 from edge.types import ModelSpec, Precision
 
 __all__ = [
@@ -27,11 +29,14 @@ __all__ = [
     "DoctorFinding",
     "EngineKind",
     "LayerProfiler",
+    "MeasuringKind",
     "ModelForms",
+    "NodeMeter",
     "Peak",
     "PeakingKind",
     "Plan",
     "QdqForm",
+    "RoofMeter",
     "load_kind",
 ]
 
@@ -272,6 +277,68 @@ class PeakingKind(Protocol):
 
         Raises:
             EngineError: if nothing of this kind runs here.
+        """
+        ...
+
+
+class RoofMeter(Protocol):
+    """Measures what this machine can do at most."""
+
+    def measure(self) -> MeasuredMachine:
+        """Return what one more round reached; rounds of one meter can be put together."""
+        ...
+
+
+class NodeMeter(Protocol):
+    """Times all nodes that an engine runs for a model."""
+
+    @property
+    def resolution_s(self) -> float:
+        """What the engine's clock cannot tell."""
+        ...
+
+    @property
+    def run_s(self) -> float:
+        """From a batch to its output, the fastest run of all blocks."""
+        ...
+
+    def measure(self) -> None:
+        """Time one more block of runs.
+
+        Raises:
+            EngineError: if the inference failed.
+        """
+        ...
+
+    def nodes(self) -> Sequence[ExecutedNode]:
+        """Return the nodes that were run, each as in the block that was fastest for it."""
+        ...
+
+
+@runtime_checkable
+class MeasuringKind(Protocol):
+    """A kind that can measure its machine and its own nodes on a chosen number of cores."""
+
+    @property
+    def cores(self) -> int:
+        """How many there are for this process."""
+        ...
+
+    def roof_meter(self, *, cores: int) -> RoofMeter:
+        """Return what measures peaks and bandwidths."""
+        ...
+
+    def node_meter(
+        self, spec: ModelSpec, names: Collection[str], *, content: bytes, rows: int, cores: int
+    ) -> NodeMeter:
+        """Return what times the nodes of a plan that `build` returned.
+
+        Args:
+            spec: what the model is; quantized where `content` is.
+            names: of operators of the ONNX file; it is told which of them went into a node.
+            content: the plan.
+            rows: frames at once.
+            cores: to run on.
         """
         ...
 

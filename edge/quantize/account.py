@@ -30,14 +30,16 @@ class Accounts:
     Attributes:
         spec: what it is.
         table: that INT8 follows; None: the pairs that the model carries, or everything that can be quantized.
-        by_precision: slowest first; a model that carries Q/DQ pairs has no float ones. What INT8 leaves is in FP16.
+        by_precision: slowest first; a model that carries Q/DQ pairs has no float ones.
         why_no_int8: None where INT8 is among them.
+        most_int8: where there is a table: the model with all in INT8 that can be; else None.
     """
 
     spec: ModelSpec
     table: Path | None
     by_precision: Mapping[Precision, ModelAccount]
     why_no_int8: str | None = None
+    most_int8: ModelAccount | None = None
 
     @property
     def origin_of_int8(self) -> str:
@@ -67,13 +69,16 @@ class Accounts:
         )
 
 
-def accounts_of(model: Path, *, table: Path | None, batch: int | None) -> Accounts:
+def accounts_of(
+    model: Path, *, table: Path | None, batch: int | None, remainder: Precision = Precision.FP16
+) -> Accounts:
     """Return the accounts of the model at a path.
 
     Args:
         model: an ONNX file.
         table: a calibration table of it.
         batch: frames at once; None: what the model is fixed to, else one.
+        remainder: in what is counted what INT8 leaves: GPUs compute it in FP16, CPUs in FP32.
 
     Raises:
         EdgeError: if model or table cannot be used, or the model cannot take the batch.
@@ -85,17 +90,17 @@ def accounts_of(model: Path, *, table: Path | None, batch: int | None) -> Accoun
     int8, why_no_int8 = (_by_table(file, spec, table), None) if table is not None else _as_far_as_can_be(file, spec)
     if int8 is not None:
         graphs[Precision.INT8] = int8
+    most = None if table is None else _as_far_as_can_be(file, spec)[0]
     return Accounts(
         spec=spec,
         table=table,
-        by_precision={kind: _counted(kind, graph, spec, rows) for kind, graph in graphs.items()},
+        by_precision={
+            kind: account_of_model(graph, spec, batch=rows, float_type=remainder if kind is Precision.INT8 else kind)
+            for kind, graph in graphs.items()
+        },
         why_no_int8=why_no_int8,
+        most_int8=None if most is None else account_of_model(most, spec, batch=rows, float_type=remainder),
     )
-
-
-def _counted(kind: Precision, graph: Graph, spec: ModelSpec, rows: int) -> ModelAccount:
-    float_type = Precision.FP16 if kind is Precision.INT8 else kind
-    return account_of_model(graph, spec, batch=rows, float_type=float_type)
 
 
 def _by_table(file: ModelFile, spec: ModelSpec, table: Path) -> Graph:

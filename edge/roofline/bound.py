@@ -4,12 +4,52 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from edge.model.account import LayerAccount, ModelAccount
-from edge.roofline.machines import Machine
+from edge.types import Precision
 
-__all__ = ["Bound", "LayerBound", "ModelBound", "bound_of_model"]
+__all__ = ["Bound", "LayerBound", "ModelBound", "Roofs", "bound_of_model"]
+
+
+class Roofs(Protocol):
+    """What bounds layers: a machine of the table, or one that was measured."""
+
+    @property
+    def called(self) -> str:
+        """Its name as `--machine` takes it."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """Its name for people."""
+        ...
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Bandwidth of the memory, beyond all caches."""
+        ...
+
+    @property
+    def l2_bytes(self) -> float | None:
+        """Size of the last cache; None where it is not known."""
+        ...
+
+    def peak(self, precision: Precision) -> float | None:
+        """Return dense operations per second; None where they are not known."""
+        ...
+
+    def ridge(self, precision: Precision) -> float | None:
+        """Return the operations per byte from which on compute is the bound; None where the peak is not known."""
+        ...
+
+    def move_s(self, moved_bytes: float) -> float:
+        """Return the least seconds in which a layer moves so many bytes."""
+        ...
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; the keys are stable."""
+        ...
 
 
 class Bound(str, enum.Enum):
@@ -25,7 +65,7 @@ class LayerBound:
 
     Attributes:
         compute_s: its operations at the peak of its precision.
-        memory_s: its bytes at the bandwidth of the memory.
+        memory_s: its bytes at the bandwidth of the memory; on a measured machine, of a working set of their size.
     """
 
     layer: LayerAccount
@@ -52,7 +92,7 @@ class ModelBound:
         floor_s: for the batch, if caches kept every activation, and as many weights as they hold: never less.
     """
 
-    machine: Machine
+    machine: Roofs
     account: ModelAccount
     layers: tuple[LayerBound, ...]
     least_s: float
@@ -94,7 +134,7 @@ class ModelBound:
         }
 
 
-def bound_of_model(account: ModelAccount, machine: Machine) -> ModelBound | None:
+def bound_of_model(account: ModelAccount, machine: Roofs) -> ModelBound | None:
     """Return what bounds a model on a machine; None where the machine's peak in one of its precisions is not known."""
     layers = [_bound_of_layer(layer, machine) for layer in account.layers]
     known = tuple(layer for layer in layers if layer is not None)
@@ -111,11 +151,11 @@ def bound_of_model(account: ModelAccount, machine: Machine) -> ModelBound | None
     )
 
 
-def _bound_of_layer(layer: LayerAccount, machine: Machine) -> LayerBound | None:
+def _bound_of_layer(layer: LayerAccount, machine: Roofs) -> LayerBound | None:
     peak = machine.peak(layer.precision)
     if peak is None:
         return None
-    return LayerBound(layer=layer, compute_s=layer.operations / peak, memory_s=layer.moved_bytes / machine.bytes_per_s)
+    return LayerBound(layer=layer, compute_s=layer.operations / peak, memory_s=machine.move_s(layer.moved_bytes))
 
 
 def _as_json(one: LayerBound) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,6 +92,10 @@ class Machine:
         peak = self.peak(precision)
         return None if peak is None else peak / self.bytes_per_s
 
+    def move_s(self, moved_bytes: float) -> float:
+        """Return the least seconds in which so many bytes pass through the memory."""
+        return moved_bytes / self.bytes_per_s
+
     def dla_peak(self, *, is_sparse: bool = False) -> float:
         """Return INT8 operations per second of all DLA cores; 0 where there is none."""
         if self.facts.dla is None:
@@ -130,8 +134,12 @@ def all_machines() -> Iterator[Machine]:
         yield Machine(key=key, facts=facts, table=table)
 
 
-def find_machine(name: str) -> Machine:
+def find_machine(name: str, *, beside: Sequence[str] = ()) -> Machine:
     """Return the machine called `name`: a key of the table, and a power mode behind a slash if one is meant.
+
+    Args:
+        name: case does not matter.
+        beside: other names that the caller takes, for the message.
 
     Raises:
         ConfigError: if there is none; the nearest names are in it.
@@ -140,7 +148,7 @@ def find_machine(name: str) -> Machine:
     table = machine_table()
     if key not in table.machines:
         raise ConfigError(
-            f"machine {name!r}: there is none of that name{_nearest(key, list(table.machines))}",
+            f"machine {name!r}: there is none of that name{_nearest(key, [*table.machines, *beside])}",
             hint="edge-deploy roofline --list shows all",
         )
     facts = table.machines[key]

@@ -4,6 +4,7 @@ make bench
 make bench ARGS="--model yolov5n.onnx --clip a.mp4 --clip b.mp4 --out /tmp/b.md"
 make bench ARGS="--int8 yolov5n.onnx --data images labels val val-labels"
 make bench-stages        interpreter time per frame alone; the other figures of the page stay
+make bench-rooflines     bounds and measured times alone, likewise; ARGS="--roofline yolov5n.onnx yolov5n.calib.json"
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import tempfile
 from pathlib import Path
 
 from tests.bench import calibration, measure, page
+from tests.bench.rooflines import DEMO, measure_rooflines
+from tests.bench.rooflines_page import ROOFLINES_TITLE, render_rooflines
 from tests.bench.stages import measure_stages
-from tests.bench.stages_page import with_stages
+from tests.bench.stages_page import STAGES_TITLE, render_stages, with_section
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,12 +36,19 @@ def main() -> None:
     parser.add_argument(
         "--only-stages", action="store_true", help="interpreter time per frame; the rest of --out stays"
     )
+    parser.add_argument("--only-rooflines", action="store_true", help="bounds and measured times; the rest stays")
+    parser.add_argument(
+        "--roofline", type=Path, nargs=2, action="append", metavar=("MODEL", "TABLE"), help="beside the demo's own"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks.md")
     options = parser.parse_args()
     if options.int8 and not options.data:
         parser.error("--int8 needs --data")
     if options.only_stages:
         _write_stages(options)
+        return
+    if options.only_rooflines:
+        _write_rooflines(options)
         return
     models = [] if options.only_int8 else options.model or [ROOT / "edge" / "demo" / "model" / "traffic.onnx"]
     with tempfile.TemporaryDirectory() as folder:
@@ -58,12 +68,19 @@ def main() -> None:
         publishing = measure.publish_call()
     options.out.write_text(page.render(results, int8, publishing, seconds=options.seconds))
     _write_stages(options)
+    _write_rooflines(options)
+
+
+def _write_rooflines(options: argparse.Namespace) -> None:
+    pairs = [DEMO, *((model.resolve(), table.resolve()) for model, table in options.roofline or ())]
+    lines = render_rooflines(*measure_rooflines(pairs))
+    options.out.write_text(with_section(options.out.read_text(), ROOFLINES_TITLE, lines))
 
 
 def _write_stages(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         stages = measure_stages(Path(folder), seconds=options.seconds)
-    options.out.write_text(with_stages(options.out.read_text(), stages))
+    options.out.write_text(with_section(options.out.read_text(), STAGES_TITLE, render_stages(stages)))
     print(options.out.read_text())
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tests.bench.stages import FPS, OBJECTS, STREAMS
 
-__all__ = ["render_stages", "with_stages"]
+__all__ = ["STAGES_TITLE", "render_stages", "with_section"]
 
 STAGES_TITLE = "## Interpreter time per frame"
 STAGES_BUDGET_US = 200
@@ -44,9 +44,9 @@ def render_stages(found: Mapping[str, dict]) -> Iterator[str]:
     yield ""
 
 
-def with_stages(text: str, found: Mapping[str, dict]) -> str:
-    """Return the page with this section in place of the one that it has."""
-    before, _, rest = text.partition(STAGES_TITLE)
+def with_section(text: str, title: str, lines: Iterable[str]) -> str:
+    """Return the page with a section in place of the one of that title, or at its end."""
+    before, _, rest = text.partition(title)
     after = rest.partition("\n## ")[2]
-    section = "\n".join(render_stages(found))
+    section = "\n".join(lines)
     return f"{before.rstrip()}\n\n{section}" + (f"\n## {after}" if after else "")

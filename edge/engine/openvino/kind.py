@@ -10,13 +10,15 @@ import msgspec
 from edge.engine.averaging import Averaging
 from edge.engine.kind import BuildRequest, DoctorFinding, EngineKind, ModelForms, Peak, Plan, QdqForm
 from edge.engine.openvino.activations import OpenVinoActivations
-from edge.engine.openvino.binding import name_and_version, require_precision
+from edge.engine.openvino.binding import available_cores, name_and_version, require_precision
 from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.engine.openvino.facts import FACTS
 from edge.engine.openvino.int8 import why_int8_in_float
+from edge.engine.openvino.node_times import CpuNodeMeter
 from edge.engine.openvino.options import Options
 from edge.engine.openvino.peaks import cpu_peaks
 from edge.engine.openvino.profile import LayerProfiler
+from edge.engine.openvino.roofs import CpuRoofMeter
 from edge.errors import EngineError, ModelError
 from edge.types import ModelSpec, Precision
 
@@ -101,6 +103,21 @@ class _OpenVino:
     def peaks(self) -> Iterator[Peak]:
         """Yield what the CPU reaches, on all cores."""
         yield from cpu_peaks()
+
+    @property
+    def cores(self) -> int:
+        """How many this process may use."""
+        return available_cores()
+
+    def roof_meter(self, *, cores: int) -> CpuRoofMeter:
+        """Return what measures products of matrices, and working sets."""
+        return CpuRoofMeter(cores=cores)
+
+    def node_meter(
+        self, spec: ModelSpec, names: Collection[str], *, content: bytes, rows: int, cores: int
+    ) -> CpuNodeMeter:
+        """Return what times the nodes of a model."""
+        return CpuNodeMeter(spec, names, content=content, rows=rows, cores=cores)
 
     def examine(self) -> Iterator[DoctorFinding]:
         """Yield the version, and how INT8 is computed on this CPU."""

@@ -118,6 +118,7 @@ class _Counter:
                 self._written_bytes(layer, name) for node in layer.nodes for name in node.outputs if name
             ),
             shape=_conv_shape(first, self._graph),
+            nodes=tuple(map(called, layer.nodes)),
         )
 
     def _is_int8(self, node: Node) -> bool:
@@ -205,6 +206,7 @@ class _Counter:
             weight_bytes=0,
             read_bytes=moved,
             written_bytes=moved,
+            nodes=(called(node),),
         )
 
     def _elements(self, name: str) -> int:

@@ -74,6 +74,7 @@ class LayerAccount:
         read_bytes: of activations.
         written_bytes: of activations.
         shape: of a convolution in two dimensions, or of a fully connected layer.
+        nodes: names of the operators that run inside of it, as `fused`.
     """
 
     name: str
@@ -86,6 +87,7 @@ class LayerAccount:
     read_bytes: int
     written_bytes: int
     shape: ConvShape | None = None
+    nodes: tuple[str, ...] = ()
 
     @property
     def moved_bytes(self) -> int:

@@ -1,0 +1,56 @@
+"""What INT8 is worth, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from edge.cli.account_lines import precision_word
+from edge.roofline.worth import Gain, LayerWorth, Worth
+
+__all__ = ["worth_lines"]
+
+_NAMED = 3
+_WORDS = {
+    Gain.OPERATIONS: "gain by operations: they wait for compute in {kind}, and the roof of INT8 is higher",
+    Gain.BYTES: "gain by bytes alone: they wait for memory, and move fewer of them",
+    Gain.NOTHING: "gain nothing",
+    Gain.LESS_THAN_NOTHING: "lose: they stay in float, and now move more bytes",
+}
+
+
+def worth_lines(worth: Worth) -> Iterator[str]:
+    """Yield what is gained as a whole, by which layers in which way, and what the float remainder costs."""
+    kind, frames = precision_word(worth.before.account.precision), worth.before.account.batch
+    before_ms, after_ms = 1e3 * worth.before.least_s / frames, 1e3 * worth.after.least_s / frames
+    yield (
+        f"What INT8 is worth: {before_ms:.3f} ms in {kind}, {after_ms:.3f} in INT8, at least: "
+        f"{worth.times_faster:.2f} times as fast, as far as the bounds tell."
+    )
+    for gain, words in _WORDS.items():
+        layers = worth.of(gain)
+        if layers:
+            saved_us = 1e6 * sum(one.saved_s for one in layers) / frames
+            amount = f", {abs(saved_us):.1f} us together" if gain is not Gain.NOTHING else ""
+            yield f"  {len(layers)} layers {words.format(kind=kind)}{amount}{_named(layers, gain)}"
+    yield from _remainder(worth)
+
+
+def _remainder(worth: Worth) -> Iterator[str]:
+    if worth.most is None:
+        return
+    left, frames = worth.left_in_float, worth.before.account.batch
+    if not left:
+        yield "  The table leaves nothing in float that could be in INT8."
+        return
+    yield (
+        f"  The table leaves {len(left)} layers in float that could be in INT8: {1e6 * worth.remainder_s / frames:.1f} "
+        f"us a frame, {worth.remainder_s / worth.after.least_s:.0%} of the least time{_named(left, Gain.BYTES)}"
+    )
+
+
+def _named(layers: Sequence[LayerWorth], gain: Gain) -> str:
+    if gain is Gain.NOTHING:
+        return ""
+    names = ", ".join(one.name for one in layers[:_NAMED])
+    more = f" and {len(layers) - _NAMED} more" if len(layers) > _NAMED else ""
+    return f" ({names}{more})"

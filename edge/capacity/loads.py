@@ -114,10 +114,15 @@ class Loads:
         return max(load.share.typical or 0.0 for load in self.each)
 
     @property
+    def first_by_bound(self) -> Load:
+        """What runs out first, whatever engine runs."""
+        return max(self.each, key=lambda load: load.share.least or 0.0)
+
+    @property
     def first(self) -> Load:
         """What runs out first: typically, or by the bounds where that is all that is known."""
         if self.batch_s.typical is None:
-            return max(self.each, key=lambda load: load.share.least or 0.0)
+            return self.first_by_bound
         return max(self.each, key=lambda load: load.share.typical or 0.0)
 
     def is_served(self, headroom: float) -> bool:

@@ -25,13 +25,14 @@ from edge.errors import DeployError
 from edge.transport.channel import Channel
 from edge.wire.codec import encode
 from edge.wire.ending import Nothing, Problem, error_of
+from edge.wire.facts import FactsAnswer
 from edge.wire.offering import OfferRequest, PlanAnswer
 from edge.wire.release import BuildRequest, ConfirmRequest, StageRequest, SwitchRequest
 from edge.wire.sending import LockRequest
 from edge.wire.status import LastSwitch, StatusAnswer
 from edge.wire.verbs import BUILD, CONFIRM, GC, LOCK, PLAN, PUT_MANIFEST, STAGE, STATUS, SWITCH
 
-__all__ = ["deliver"]
+__all__ = ["Judge", "deliver"]
 
 _OLD_AGENT_S = 35.0  # an agent whose client vanished without a word holds its lock for 30 s
 _LOCK_PAUSE_S = 0.5
@@ -42,6 +43,10 @@ _REST_S = 2 * 3600.0  # build and golden frames as a device allows them, twice, 
 _SLOWEST_BYTES_PER_S = 64 * 1024
 _MOST_SWITCHES = 3  # a request to switch is lost with a connection; a device that says so again and again is not well
 _VERDICT_GRACE_S = 300.0  # a restart of the service, or of the device, on top of the trial's own deadline
+
+
+Judge = Callable[[FactsAnswer], Sequence[str]]
+"""Returns what a person has to know; DeployError `preflight.*` where the release is not to be sent."""
 
 
 class _End(NamedTuple):
@@ -57,15 +62,18 @@ def deliver(
     options: DeliveryOptions,
     on_event: OnEvent,
     stop: threading.Event,
+    judge: Judge = lambda facts: (),
 ) -> Outcome:
     """Bring `bundle` to a device over connections that `connect` opens; return how it ended, soon after `stop` is set.
 
     A connection that is lost before the switch is made again, and the delivery goes on where it was; after the switch
-    the device goes on alone, and the verdict is read once it can be reached again.
+    the device goes on alone, and the verdict is read once it can be reached again. `judge` is asked, before anything is
+    sent, what speaks against the release on a device of such facts.
     """
     began = time.monotonic()
     within_s = _usual_s(bundle, options) if options.deadline_s is None else options.deadline_s
-    work = _Delivery(bundle, Reach(connect, stop, Deadline.after(within_s)), Report(target, on_event), options, stop)
+    reach = Reach(connect, stop, Deadline.after(within_s))
+    work = _Delivery(bundle, reach, Report(target, on_event), options, stop, judge)
     error: DeployError | None = None
     try:
         end = work.until_done()
@@ -91,9 +99,16 @@ def deliver(
 
 class _Delivery:
     def __init__(
-        self, bundle: Deliverable, reach: Reach, report: Report, options: DeliveryOptions, stop: threading.Event
+        self,
+        bundle: Deliverable,
+        reach: Reach,
+        report: Report,
+        options: DeliveryOptions,
+        stop: threading.Event,
+        judge: Judge,
     ) -> None:
         self._bundle, self.reach, self._report, self._options, self._stop = bundle, reach, report, options, stop
+        self._judge = judge
         self._release = bundle.manifest.release
         self._plan: PlanAnswer | None = None  # the first one: what was before this push
         self._switches = 0
@@ -129,6 +144,8 @@ class _Delivery:
         if plan.is_unchanged:
             return _End("unchanged", evidence)
         _raise_first(plan.refusals)
+        for words in self._judge(link.hello.facts):
+            self._report.note("plan", words, code="preflight.capacity")
         if self._options.is_plan:
             return _End("planned", evidence)
         self._take_lock(link)

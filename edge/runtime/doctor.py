@@ -10,6 +10,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from edge.capacity.here import machine_here
+from edge.capacity.platform import platform_of
+from edge.capacity.stated import beyond_bound, stated_work
+from edge.capacity.work import model_of_pipeline
 from edge.config.load import load_pipeline
 from edge.engine.kind import DoctorFinding, load_kind
 from edge.engine.kinds import AUTO, choose_kind, kinds
@@ -21,7 +25,7 @@ from edge.runtime.serve.engine import start_engine
 from edge.runtime.serve.streams import stated_rates
 from edge.runtime.serve.warm_up import warm_up
 
-__all__ = ["examine", "examine_pipeline"]
+__all__ = ["examine", "examine_bound", "examine_pipeline"]
 
 _SOFTWARE_ELEMENTS = (
     "rtspsrc",
@@ -64,6 +68,23 @@ def examine_pipeline(path: Path) -> DoctorFinding:
     return DoctorFinding(
         name=f"engine of {path.name}", is_there=verdict.is_served, is_needed=False, detail=verdict.text
     )
+
+
+def examine_bound(path: Path, root: Path = Path("/")) -> DoctorFinding | None:
+    """Return whether this machine can serve what a pipeline's streams state, whatever engine runs.
+
+    None where it is no machine whose peaks are known, or no live stream states a rate; nothing is built or measured.
+
+    Raises:
+        EdgeError: if pipeline, model or table cannot be used.
+    """
+    machine, pipeline = machine_here(root), load_pipeline(path)
+    work = None if machine is None else stated_work(pipeline, model_of_pipeline(pipeline))
+    if machine is None or work is None:
+        return None
+    beyond = beyond_bound(work, [platform_of(machine)])
+    detail = beyond[0] if beyond else f"{work.wanted_fps:.4g} fps are stated, which is within that of {machine.called}"
+    return DoctorFinding(name=f"bound of {path.name}", is_there=not beyond, is_needed=False, detail=detail)
 
 
 def _fact(name: str, detail: str) -> DoctorFinding:

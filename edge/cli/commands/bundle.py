@@ -68,7 +68,13 @@ Examples:
 @click.option("--no-golden", is_flag=True, help="Prove nothing; only a device with allow_unproven = true takes it.")
 @click.option("--channel", default="stable", show_default=True, help="Devices count sequences per channel.")
 @click.option("--sequence", type=click.IntRange(0, 2**53), help="Default: the time in seconds.")
-@click.option("--compatible", multiple=True, default=("any",), show_default=True, help="Device class that may take it.")
+@click.option(
+    "--compatible",
+    multiple=True,
+    default=("any",),
+    show_default=True,
+    help="Device class that may take it. A name of edge-deploy roofline --list is held against its bound.",
+)
 @click.option("--target", "targets", multiple=True, help="Device that may take it. Default: all.")
 @click.option("--tensorrt", callback=_range, metavar="FROM..BELOW", help="Versions that it is for, such as 10.3..11")
 @click.option("--l4t", callback=_range, metavar="FROM..BELOW", help="Versions that it is for, such as 36.3..")
@@ -107,7 +113,7 @@ def bundle(
     or the device does not switch. The release is put to that gate here first, in the precision of the pipeline.
 
     The same inputs give the same release, and with SOURCE_DATE_EPOCH the same bytes, signature included (Ed25519, RSA).
-    Private keys and credentials are never bundled.
+    Private keys and credentials are never bundled. What no machine that --compatible names can serve is told.
     """
     from edge.bundle.manifest import GoldenLimits
     from edge.cli.output import echo_json
@@ -154,6 +160,8 @@ def _warn(made: Bundled) -> None:
             "--calibrated-on DIR leaves those out",
             err=True,
         )
+    for sentence in made.beyond:
+        click.echo(f"warning: the streams ask for more than can be served: {sentence}", err=True)
 
 
 def _print(made: Bundled) -> None:

@@ -29,14 +29,16 @@ def doctor(path: Path | None, as_json: bool) -> int:
     """Show what this machine has and what is missing, with the command to get it.
 
     Exits with 2 when something is missing that nothing works without. With --pipeline, a few batches are inferred
-    and held against the max_fps of the streams; decoding is not measured.
+    and held against the max_fps of the streams; decoding is not measured. On a known Jetson the bound of its module and
+    power mode is told as well: what no engine infers there.
     """
     from edge.cli.output import echo_json, echo_pairs
-    from edge.runtime.doctor import examine, examine_pipeline
+    from edge.runtime.doctor import examine, examine_bound, examine_pipeline
 
     findings = list(examine())
     if path is not None:
-        findings.append(examine_pipeline(path))
+        bound = examine_bound(path)
+        findings += [finding for finding in (bound, examine_pipeline(path)) if finding is not None]
     if as_json:
         echo_json(
             {

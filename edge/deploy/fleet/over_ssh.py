@@ -11,6 +11,7 @@ from edge.delivery.event import OnEvent
 from edge.delivery.options import DeliveryOptions
 from edge.delivery.outcome import Outcome
 from edge.deploy.fleet.push_one import PushOne
+from edge.deploy.push.bound import BoundOfDevices
 from edge.deploy.push.rollback import roll_back
 from edge.transport.channel import Channel
 from edge.transport.ssh import SshChannel
@@ -40,6 +41,7 @@ def connect_to(target: Target) -> Channel:
 
 def push_over_ssh(bundle: Deliverable, options: DeliveryOptions) -> PushOne:
     """Return what pushes `bundle` to the target that it is given."""
+    judge = BoundOfDevices(bundle)
 
     def push_one(target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
         return deliver(
@@ -49,6 +51,7 @@ def push_over_ssh(bundle: Deliverable, options: DeliveryOptions) -> PushOne:
             options=options,
             on_event=on_event,
             stop=stop,
+            judge=judge,
         )
 
     return push_one

@@ -29,6 +29,7 @@ from edge.calibrate.table import CalibrationTable
 from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
 from edge.deploy.packing.bounds import check_signable
+from edge.deploy.packing.capacity import check_bound
 from edge.deploy.packing.contents import Contents, collect_contents, digest_of
 from edge.deploy.packing.golden import Golden, make_golden
 from edge.deploy.packing.golden_candidates import find_golden_candidates
@@ -95,6 +96,7 @@ class Bundled:
     """What was made; `signer` is the fingerprint of the key; `golden` None: without golden frames.
 
     `model_license` None: neither the pipeline nor the model file states one.
+    `beyond`: a sentence for each machine among the device classes that cannot serve what the streams state.
     """
 
     bundle: Bundle
@@ -102,6 +104,7 @@ class Bundled:
     model_license: str | None
     signer: str
     key: Path
+    beyond: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; the keys are stable."""
@@ -123,6 +126,7 @@ class Bundled:
             "golden": None if self.golden is None else self.golden.score.as_json(self.golden.golden.labels),
             "model_license": self.model_license,
             "signer": self.signer,
+            "beyond_bound": list(self.beyond),
         }
 
 
@@ -143,6 +147,7 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
     file, spec = open_model(pipeline)
     computed = precision_of(pipeline, spec, file.graph)
     precision, table = computed.precision, computed.table
+    beyond = check_bound(pipeline, options.compatible)
     contents = collect_contents(pipeline, needs_table=table is not None)
     with tempfile.TemporaryDirectory(prefix="edge-bundle-") as folder:
         golden = None
@@ -164,7 +169,7 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
         signature = sign(content, key, RELEASE if options.downgrade_from is None else DOWNGRADE)
         files = {path: entry.content for path, entry in contents.entries.items()}
         bundle = write_bundle(options.out, manifest, manifest_bytes=content, signature=signature, files=files)
-    return Bundled(bundle=bundle, golden=golden, model_license=card.license, signer=signer, key=key)
+    return Bundled(bundle=bundle, golden=golden, model_license=card.license, signer=signer, key=key, beyond=beyond)
 
 
 def _golden(

@@ -4,6 +4,7 @@ import json
 import shutil
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import msgspec
@@ -15,6 +16,8 @@ from edge.bundle.sign import DOWNGRADE, namespace_of, verify
 from edge.calibrate.table import TensorRange
 from edge.calibrate.table_file import read_table, write_table
 from edge.demo.street.scene import Scene
+from edge.deploy.push.bound import BoundOfDevices
+from edge.errors import DeployError
 from edge.evaluate.golden_file import decode_golden
 from edge.media.images import write_image
 from edge.types import ImageSize
@@ -282,3 +285,55 @@ def test_frames_of_the_pipelines_clips_prove_it_where_no_images_are_given(place,
 
     assert told["golden"]["images"] == 2  # every thirtieth of sixty
     assert (Path(told["bundle"]) / "clips" / "street.avi").is_file()
+
+
+def many(place, *, policy="warn", count=40, max_fps=1000):
+    """A pipeline that states more than a small Orin can do with the demo's model in INT8."""
+    streams = "".join(f"  - {{id: c{n}, uri: 'rtsp://x/{n}', max_fps: {max_fps}}}\n" for n in range(count))
+    (place / "many.yaml").write_text(
+        "version: 1\nmodel: {onnx: traffic.onnx, calibration: traffic.calib.json, precision: int8}\n"
+        f"streams:\n{streams}publish: {{jsonl: '-'}}\noverload: {{at_start: {policy}}}\n"
+    )
+    return "many.yaml"
+
+
+def test_a_device_class_that_cannot_serve_it_is_told_or_refused(place, tmp_path):
+    options = ("--no-golden", "-o", tmp_path / "out", "--json")
+
+    def made(*classes, **how):
+        named = [word for one in classes for word in ("--compatible", one)]
+        done = bundle(place, *options, *named, pipeline=many(place, **how))
+        return json.loads(done.stdout)["beyond_bound"], done.stderr
+
+    beyond, told = made("orin-nano-4gb", "agx-orin-64gb")
+    assert len(beyond) == 1
+    assert beyond[0].startswith("orin-nano-4gb-super: 4e+04 fps are stated, and no engine infers more than ")
+    assert f"warning: the streams ask for more than can be served: {beyond[0]}" in told
+    assert made("orin-nano-4gb", policy="ignore")[0] == []
+    assert made("jetson-orin")[0] == []
+    assert made("orin-nano-4gb", max_fps=30)[0] == []
+    refused = bundle(
+        place, *options, "--compatible", "orin-nano-4gb", pipeline=many(place, policy="refuse"), expected=6
+    )
+    assert "orin-nano-4gb-super: 4e+04 fps are stated" in refused.stderr
+    assert "lower max_fps" in refused.stderr
+
+
+def test_a_device_of_such_a_class_is_judged_before_a_push_sends_anything(place, tmp_path):
+    def judge(**how):
+        done = bundle(place, "--no-golden", "-o", tmp_path / "out", "--json", pipeline=many(place, **how))
+        return BoundOfDevices(open_bundle(Path(json.loads(done.stdout)["bundle"])))
+
+    def facts(*classes):
+        return SimpleNamespace(compatible=classes)
+
+    warned = judge()
+    assert [one.partition(":")[0] for one in warned(facts("any", "orin-nano-4gb"))] == ["orin-nano-4gb-super"]
+    assert warned(facts("any")) == ()
+    assert warned(facts("agx-orin-64gb")) == ()
+    assert judge(policy="ignore")(facts("orin-nano-4gb")) == ()
+    refusing = judge(policy="refuse")
+    for _ in range(2):
+        with pytest.raises(DeployError, match="orin-nano-4gb-super") as raised:
+            refusing(facts("orin-nano-4gb"))
+        assert raised.value.code == "preflight.capacity"

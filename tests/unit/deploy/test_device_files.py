@@ -15,7 +15,7 @@ from edge.deploy.provision.device_files import device_files
 from edge.deploy.provision.own_wheel import own_wheel
 
 ROOT = Path(__file__).parents[3]
-AT_HOME = ("client", "demo", "deploy", "roofline", "systemd")  # rooms of which no file travels
+AT_HOME = ("client", "demo", "deploy", "systemd")  # rooms of which no file travels
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,7 @@ def test_nothing_of_the_workstation_travels(device):
 def test_what_is_read_beside_the_code_travels_with_it(device):
     needed = {"edge/pipelines/launch/software.launch", "edge/engine/cuda/compiled/sm_87.cubin", "edge/http/page.html"}
 
+    needed |= {"edge/roofline/machines.yaml", "edge/capacity/evidence.yaml"}  # `doctor` tells the bound of its board
     assert needed | {"edge/py.typed", "edge/pipelines/reference.yaml"} <= names(device)
 
 

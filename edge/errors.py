@@ -138,6 +138,7 @@ EXIT_CODE_OF: Mapping[str, int] = MappingProxyType(
         "trial": 8,
         "person": 9,
         "fleet": 11,
+        "registry": 12,
     }
 )
 """Exit code by the first part of a `DeployError.code`."""

@@ -37,6 +37,9 @@ _COMMANDS = {
     ),
     "bundle": LazyCommand("edge.cli.commands.bundle", "bundle", "A pipeline as a signed folder, ready to be pushed."),
     "push": LazyCommand("edge.cli.commands.push", "push", "A release onto devices, judged there, undone if it is bad."),
+    "publish": LazyCommand(
+        "edge.cli.commands.publish", "publish", "A release into an OCI registry, from where devices fetch it."
+    ),
     "status": LazyCommand("edge.cli.commands.status", "status", "What devices run, and how they are."),
     "open": LazyCommand("edge.cli.commands.open", "open_page", "The status page of a device, with live pictures."),
     "rollback": LazyCommand("edge.cli.commands.rollback", "rollback", "Back to the release before, or to one by name."),

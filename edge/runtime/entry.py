@@ -29,6 +29,7 @@ _TRIAL = "Judge the release on trial: commit it, or say why it cannot stay."
 _ROLLBACK = "Go back to the release before, whatever has failed."
 _ADOPT = "Take over what the builder has built; started by edge-rollback."
 _FACTS = "What this device says of itself, as JSON."
+_PULL = "Take the release that this device's ring is to run from its registry; see /etc/edge-deploy/pull.toml."
 _HEALTH = "How the serving runtime stands, as JSON; ends with 1 unless it serves. For a container's health check."
 
 
@@ -134,6 +135,24 @@ def _health(arguments: Sequence[str]) -> int:
     return 0 if why is None else 1
 
 
+def _pull(arguments: Sequence[str]) -> int:
+    parser = _parser("pull", _PULL, "  edge-runtime pull\n  edge-runtime pull --plan\n  edge-runtime pull --json")
+    parser.add_argument("--plan", action="store_true", help="only say what would be done; ends with 10 if anything")
+    parser.add_argument("--force", action="store_true", help="ask also a registry that wants to be left alone")
+    parser.add_argument("--retry-bad", action="store_true", help="also a release that has failed here before")
+    parser.add_argument("--json", action="store_true", help="the outcome as JSON on stdout")
+    options = parser.parse_args(arguments)
+    from edge.runtime.pull.entry import run_pull
+
+    return run_pull(
+        options.root,
+        is_plan=options.plan,
+        is_forced=options.force,
+        retry_bad=options.retry_bad,
+        as_json=options.json,
+    )
+
+
 def _device(root: Path) -> Device:
     from edge.device.device import Device
     from edge.device.layout import Layout
@@ -165,6 +184,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[Sequence[str]], int]]] = MappingProx
         "adopt": (_ADOPT, _adopt),
         "facts": (_FACTS, _facts),
         "health": (_HEALTH, _health),
+        "pull": (_PULL, _pull),
     }
 )
 """By name: one line of help, and what runs it."""

@@ -6,7 +6,7 @@ import click
 
 from edge.runtime.entry import main
 
-__all__ = ["adopt", "agent", "facts", "health", "recover", "rollback", "trial"]
+__all__ = ["adopt", "agent", "facts", "health", "pull", "recover", "rollback", "trial"]
 
 
 def _light(name: str) -> click.Command:
@@ -22,6 +22,7 @@ adopt = _light("adopt")
 agent = _light("agent")
 facts = _light("facts")
 health = _light("health")
+pull = _light("pull")
 recover = _light("recover")
 rollback = _light("rollback")
 trial = _light("trial")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from edge.deploy.fleet.rollout import FleetResult
     from edge.deploy.provision.provision import Software
     from edge.deploy.provision.wanted import Wanted
+    from edge.registry.pull_settings import PullSettings
 
 __all__ = ["provision"]
 
@@ -35,6 +36,7 @@ Examples:
   edge-deploy provision site=north --admin ubuntu --ask-sudo-password --key me.pub --signer me.pub
   edge-deploy provision all --plan --json
   edge-deploy provision gate-01 --cpu-only
+  edge-deploy provision all --pull-from registry.example/farms/gates --ring canary
   edge-deploy provision all --exactly --key me.pub --signer me.pub --revoked revoked.krl --plan
   edge-deploy provision gate-01 --undo""",
 )
@@ -71,6 +73,9 @@ Examples:
     multiple=True,
     help="Channel whose releases it takes, and no others; by default stable. Repeatable.",
 )
+@click.option("--pull-from", metavar="REGISTRY/REPOSITORY", help="It fetches its releases from there by itself.")
+@click.option("--ring", default="all", show_default=True, help="With --pull-from: its ring.")
+@click.option("--registry-ca", type=READ_FILE, help="With --pull-from: certificate of the registry's own CA, in PEM.")
 @click.option("--network", "networks", multiple=True, help="Network of cameras or broker; by default all private ones.")
 @click.option(
     "--wheels",
@@ -188,6 +193,9 @@ def _wanted(
     revoked: Path | None,
     exactly: bool,
     lock_me_out: bool,
+    pull_from: str | None,
+    ring: str,
+    registry_ca: Path | None,
 ) -> Callable[[Target], Wanted]:
     from edge.deploy.provision.keys import read_public_key, read_revocations
     from edge.deploy.provision.wanted import Wanted
@@ -200,6 +208,8 @@ def _wanted(
         raise click.UsageError("--exactly names who stays: give --key and --signer, too")
     if lock_me_out and not exactly:
         raise click.UsageError("--lock-me-out goes with --exactly")
+
+    pull = _pull(pull_from, channels or ("stable",), ring, registry_ca)
 
     def wanted(target: Target) -> Wanted:
         is_known = target.name in chosen.inventory.targets
@@ -215,9 +225,28 @@ def _wanted(
             revoked=revocations,
             is_exact=exactly,
             may_lock_out=lock_me_out,
+            pull=pull,
+            registry_ca=None if registry_ca is None else registry_ca.read_text("ascii", "replace"),
         )
 
     return wanted
+
+
+def _pull(pull_from: str | None, channels: Sequence[str], ring: str, ca: Path | None) -> PullSettings | None:
+    from edge.registry.https import tls_context
+    from edge.registry.pull_settings import PullSettings
+
+    if pull_from is None:
+        if ring != "all" or ca is not None:
+            raise click.UsageError("--ring and --registry-ca go with --pull-from")
+        return None
+    if len(channels) != 1:
+        raise click.UsageError("--pull-from: a device fetches the releases of one channel; give one --channel")
+    tls_context(ca)  # a file without a certificate is seen here, not in the field
+    try:
+        return PullSettings(repository=pull_from, channel=channels[0], ring=ring)
+    except ValueError as error:
+        raise click.UsageError(f"--pull-from: {error}") from None
 
 
 def _show(result: FleetResult) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from edge.cli.options import SECONDS, golden_limit_option
 from edge.cli.paths import IMAGES, READ, Command
 
 if TYPE_CHECKING:
-    from edge.bundle.folder import Bundle
     from edge.bundle.manifest import GoldenLimits
 
 __all__ = ["push"]
@@ -88,6 +86,7 @@ def push(
     A TARGET is a host of your ssh_config, or a name, label=value or all of the inventory. The release before serves
     until the moment of the switch; nothing that goes wrong, here or there, leaves a device without one.
     """
+    from edge.cli.bundles import bundle_of
     from edge.cli.fleet import Rollout, choose, drive
     from edge.delivery.options import DeliveryOptions
     from edge.deploy.fleet.over_ssh import push_over_ssh
@@ -95,7 +94,7 @@ def push(
     if detach and confirm:
         raise click.UsageError("--detach leaves before there is anything to confirm; leave one of them out")
     chosen = choose(words, targets_path)
-    bundle = _bundle_of(what, key=key, golden=golden, limits=golden_limits)
+    bundle = bundle_of(what, key=key, golden=golden, limits=golden_limits)
     options = DeliveryOptions(
         is_plan=is_plan,
         detach=detach,
@@ -114,28 +113,3 @@ def push(
         rollout=None if is_plan else Rollout(release=manifest.release, channel=manifest.channel, is_resumed=resume),
     )
     return result.exit_code
-
-
-def _bundle_of(what: Path, *, key: Path | None, golden: Path | None, limits: GoldenLimits | None) -> Bundle:
-    from edge.bundle.folder import open_bundle
-    from edge.bundle.manifest import GoldenLimits
-
-    if what.is_dir():
-        if any(one is not None for one in (key, golden, limits)):
-            raise click.UsageError(f"{what} is a bundle already; --key, --golden, --golden-limit are for a pipeline")
-        return open_bundle(what)
-    from edge.deploy.packing.bundle import BundleOptions, make_bundle
-
-    made = make_bundle(
-        BundleOptions(
-            pipeline=what,
-            out=Path("out/bundles"),
-            created_at=datetime.now(timezone.utc),
-            key=key,
-            golden=golden,
-            golden_limits=limits or GoldenLimits(),
-        ),
-        on_step=lambda name: click.echo(f"{name} ...", err=True),
-    )
-    click.echo(f"bundle {made.bundle.path}", err=True)
-    return made.bundle

@@ -13,6 +13,7 @@ from typing import Any
 from edge.deploy.provision.facts import WHEEL_STORE, ProvisionFacts
 from edge.deploy.provision.keys import PublicKey, Revocations
 from edge.deploy.provision.wheels import WheelSet
+from edge.registry.pull_settings import PullSettings, encode_pull_settings
 
 __all__ = ["KEYS", "PRIVATE_NETWORKS", "SIGNERS", "Wanted", "steps"]
 
@@ -24,12 +25,16 @@ PRIVATE_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.
 KEYS, SIGNERS = "/etc/edge-deploy/home/.ssh/authorized_keys", "/etc/edge-deploy/allowed_signers"
 """Who may push, and whose releases count."""
 
-_UNITS = ("edge-runtime", "edge-build", "edge-trial", "edge-recover", "edge-rollback")
-_AT_BOOT = ("edge-recover.service", "edge-runtime.service", "edge-trial.service")
-_DATA = ("/var/lib/edge-deploy", "/var/lib/edge-runtime", "/var/lib/edge-build")
+_SERVICES = ("edge-runtime", "edge-build", "edge-trial", "edge-recover", "edge-rollback", "edge-pull")
+_TO_PULL = ("edge-agent.socket", "edge-pull.timer")
+"""Neither does anything where there is no pull.toml."""
+_UNITS = (*(f"{name}.service" for name in _SERVICES), "edge-agent@.service", *_TO_PULL)
+_AT_BOOT = ("edge-recover.service", "edge-runtime.service", "edge-trial.service", *_TO_PULL)
+_DATA = ("/var/lib/edge-deploy", "/var/lib/edge-runtime", "/var/lib/edge-build", "/var/lib/edge-pull")
 # Who serves reads what is pushed, and nobody else: what edge-deploy creates there later is of the same group (setgid).
 # Not by a group that is new to edge-runtime: a service that runs while a device is provisioned again would not have it.
 _READ = 0o2750
+_REGISTRY_LOGIN = "registry-login"  # who fetches has a secret of its own, and none of the cameras'
 _DROP_INS = "/etc/systemd/system/edge-runtime.service.d"
 
 
@@ -41,6 +46,8 @@ class Wanted:
         revoked: whose signatures no longer count; None: as it is there.
         is_exact: all other keys and signers go.
         may_lock_out: also those that this machine uses.
+        pull: from where it fetches its releases by itself; None: as it is there.
+        registry_ca: certificates of that registry's own CA, PEM.
     """
 
     name: str
@@ -53,6 +60,8 @@ class Wanted:
     revoked: Revocations | None = None
     is_exact: bool = False
     may_lock_out: bool = False
+    pull: PullSettings | None = None
+    registry_ca: str | None = None
 
 
 def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, *, folder: str | None) -> list[Step]:
@@ -65,7 +74,13 @@ def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, *, folder: st
         _file("/etc/sudoers.d/edge-deploy", _shipped("sudoers"), mode=0o440, test=["visudo", "-cqf"]),
         *_units(wanted, facts),
         _software(wheels, facts, folder),
-        {"kind": "Enabled", "path": "units", "units": list(_AT_BOOT), "stops": [f"{unit}.service" for unit in _UNITS]},
+        {
+            "kind": "Enabled",
+            "path": "units",
+            "units": list(_AT_BOOT),
+            "starts": list(_TO_PULL) if wanted.pull else [],
+            "stops": [f"{name}.service" for name in _SERVICES],
+        },
     ]
     return [{"id": f"{step['kind']} {step['path']}", **step} for step in made]
 
@@ -82,8 +97,9 @@ def _accounts() -> Iterator[Step]:
             "edge-deploy": ["/etc/edge-deploy/home", "/bin/sh", True],
             "edge-runtime": ["/var/lib/edge-runtime", "/usr/sbin/nologin", False],
             "edge-build": ["/nonexistent", "/usr/sbin/nologin", False],
+            "edge-pull": ["/nonexistent", "/usr/sbin/nologin", False],
         },
-        "groups": ["video", "render", "edge-deploy", "edge-runtime", "edge-build", "systemd-journal"],
+        "groups": ["video", "render", "edge-deploy", "edge-runtime", "edge-build", "edge-pull", "systemd-journal"],
         "members": [
             ["edge-build", "edge-runtime"],
             ["edge-deploy", "edge-build"],
@@ -107,6 +123,7 @@ def _folders() -> Iterator[Step]:
     yield _folder(incoming, owner="edge-deploy", group="edge-runtime", mode=0o2700, is_data=True)
     yield _folder("/var/lib/edge-runtime", owner="edge-runtime", mode=0o700, is_data=True)
     yield _folder("/var/lib/edge-build", owner="edge-build", mode=0o750, is_data=True)
+    yield _folder("/var/lib/edge-pull", owner="edge-pull", is_data=True)
     yield _folder("/etc/tmpfiles.d", mode=None)
     yield _file("/etc/tmpfiles.d/edge-deploy.conf", _shipped("tmpfiles.conf"))
     yield _folder("/run/edge-deploy", owner="edge-deploy", mode=0o700, is_volatile=True)
@@ -116,6 +133,10 @@ def _settings(wanted: Wanted) -> Iterator[Step]:
     values = {"name": wanted.name, "compatible": list(wanted.compatible), "channels": list(wanted.channels)}
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
     yield _file("/etc/edge-deploy/device.toml", text, is_seed=not wanted.is_setting_stated)
+    if wanted.pull is not None:
+        yield _file("/etc/edge-deploy/pull.toml", encode_pull_settings(wanted.pull))
+    if wanted.registry_ca is not None:
+        yield _file("/etc/edge-deploy/registry-ca.pem", wanted.registry_ca)
 
 
 def _trust(wanted: Wanted) -> Iterator[Step]:
@@ -135,14 +156,18 @@ def _trust(wanted: Wanted) -> Iterator[Step]:
 
 def _units(wanted: Wanted, facts: ProvisionFacts) -> Iterator[Step]:
     for unit in _UNITS:
-        yield _file(f"/etc/systemd/system/{unit}.service", _shipped(f"{unit}.service"))
+        yield _file(f"/etc/systemd/system/{unit}", _shipped(unit))
     yield _folder(_DROP_INS)
     networks = PRIVATE_NETWORKS if wanted.networks is None else wanted.networks
     allowed = "".join(f"IPAddressAllow={network}\n" for network in networks)
     head = "# Networks of the cameras and the broker; yours to change: provision leaves it as it is.\n[Service]\n"
     yield _file(f"{_DROP_INS}/20-networks.conf", head + allowed, is_seed=wanted.networks is None)
-    if facts.credentials:
-        yield _file(f"{_DROP_INS}/30-credentials.conf", _credentials(facts.credentials))
+    secrets = [name for name in facts.credentials if name != _REGISTRY_LOGIN]
+    if secrets:
+        yield _file(f"{_DROP_INS}/30-credentials.conf", _credentials(secrets))
+    if _REGISTRY_LOGIN in facts.credentials:
+        yield _folder("/etc/systemd/system/edge-pull.service.d")
+        yield _file("/etc/systemd/system/edge-pull.service.d/30-credentials.conf", _credentials([_REGISTRY_LOGIN]))
     if facts.has_nvmap:
         yield _file(f"{_DROP_INS}/10-jetson.conf", _shipped("jetson.conf"))
         yield _folder("/etc/systemd/system/edge-build.service.d")

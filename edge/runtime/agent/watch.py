@@ -41,7 +41,7 @@ from edge.wire.status import (
 __all__ = ["facts", "logs", "status"]
 
 _JOURNAL = "/usr/bin/journalctl"
-_UNITS = ("edge-runtime", "edge-build", "edge-trial", "edge-rollback", "edge-recover")
+_UNITS = ("edge-runtime", "edge-build", "edge-trial", "edge-rollback", "edge-recover", "edge-pull", "edge-agent@*")
 _MAX_LINE = 1000
 _MAX_LOG_BYTES = 128 * 1024
 _JOURNAL_TIMEOUT_S = 10.0

@@ -62,13 +62,16 @@ class Enabled(Step):
     """Units that start at boot."""
 
     def check(self) -> list[str]:
-        """Enable those that are not."""
-        return [f"enable {unit}" for unit in self.values["units"] if not self._is_enabled(unit)]
+        """Enable those that are not, and start those that are to run already."""
+        enabled = [f"enable {unit}" for unit in self.values["units"] if not _is("enabled", unit)]
+        return enabled + [f"start {unit}" for unit in self.values["starts"] if not _is("active", unit)]
 
     def apply(self) -> Record:
-        """Enable them; nothing is started."""
+        """Enable them; the service itself is not started."""
         run(["systemctl", "daemon-reload"])
         run(["systemctl", "--quiet", "enable", *self.values["units"]])
+        if self.values["starts"]:
+            run(["systemctl", "start", *self.values["starts"]])
         return {}
 
     def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
@@ -80,9 +83,10 @@ class Enabled(Step):
             subprocess.run(["systemctl", "reset-failed", *units], capture_output=True, check=False)
         return f"stop and disable {', '.join(units)}"
 
-    def _is_enabled(self, unit: str) -> bool:
-        asked = subprocess.run(["systemctl", "is-enabled", unit], capture_output=True, text=True, check=False)
-        return asked.stdout.strip() == "enabled"
+
+def _is(state: str, unit: str) -> bool:
+    asked = subprocess.run(["systemctl", f"is-{state}", unit], capture_output=True, text=True, check=False)
+    return asked.stdout.strip() == state
 
 
 def _holds_data(path: str) -> bool:

@@ -1,0 +1,46 @@
+"""A pipeline or a bundle, as commands are given it: in the end a bundle."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from edge.bundle.folder import Bundle
+    from edge.bundle.manifest import GoldenLimits
+
+__all__ = ["bundle_of"]
+
+
+def bundle_of(what: Path, *, key: Path | None, golden: Path | None, limits: GoldenLimits | None) -> Bundle:
+    """Return the bundle that `what` is, or that is made of the pipeline that it is; the latter is said on stderr.
+
+    Raises:
+        click.UsageError: for options that say how to make one, where one is there already.
+        EdgeError: as `open_bundle` and `make_bundle`.
+    """
+    from edge.bundle.folder import open_bundle
+    from edge.bundle.manifest import GoldenLimits
+
+    if what.is_dir():
+        if any(one is not None for one in (key, golden, limits)):
+            raise click.UsageError(f"{what} is a bundle already; --key, --golden, --golden-limit are for a pipeline")
+        return open_bundle(what)
+    from edge.deploy.packing.bundle import BundleOptions, make_bundle
+
+    made = make_bundle(
+        BundleOptions(
+            pipeline=what,
+            out=Path("out/bundles"),
+            created_at=datetime.now(timezone.utc),
+            key=key,
+            golden=golden,
+            golden_limits=limits or GoldenLimits(),
+        ),
+        on_step=lambda name: click.echo(f"{name} ...", err=True),
+    )
+    click.echo(f"bundle {made.bundle.path}", err=True)
+    return made.bundle

@@ -1,0 +1,1 @@
+"""A bundle is put into an OCI registry, from where devices fetch it."""

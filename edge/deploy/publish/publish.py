@@ -1,0 +1,136 @@
+"""A bundle into a registry: blobs first, what the registry has is not sent again, the tag at the very end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.bundle.folder import MANIFEST as MANIFEST_FILE
+from edge.bundle.folder import SIGNATURE as SIGNATURE_FILE
+from edge.bundle.folder import Bundle
+from edge.bundle.manifest import Manifest
+from edge.deploy.publish.binding import RegistryWriter, kept_login
+from edge.registry.artifact import EMPTY, EMPTY_CONTENT, FILE, MANIFEST, SIGNATURE, Layer, encode_artifact
+from edge.registry.client import RegistryClient
+from edge.registry.login import Login
+from edge.registry.reference import Reference
+
+__all__ = ["Published", "publish"]
+
+OnStep = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What was published: under which tags, as which digest, and how many bytes of blobs were sent of how many."""
+
+    reference: str
+    release: str
+    digest: str
+    tags: tuple[str, ...]
+    bytes_sent: int
+    bytes_total: int
+
+
+def publish(
+    bundle: Bundle,
+    reference: Reference,
+    *,
+    login: Login | None = None,
+    ca: Path | None = None,
+    on_step: OnStep = lambda what, done, total: None,
+) -> Published:
+    """Put `bundle` into a registry, under its release's name, and under the tag of `reference` if it states one.
+
+    Args:
+        bundle: signed already; its files are checked before they are sent.
+        reference: where.
+        login: None: what docker or podman keep for this registry.
+        ca: a file of certificates that count for this registry.
+        on_step: takes what is being sent, and bytes done of all.
+
+    Raises:
+        DeployError: `registry.*`; `bundle.file` if a file has changed. No tag was given then.
+        MissingDependencyError: without oras.
+    """
+    login = login or kept_login(reference)
+    writer = RegistryWriter(reference, login=login, ca=ca, is_basic=_is_basic(reference, login, ca))
+    with _layers(bundle) as layers:
+        total = sum(layer.length_bytes for layer in layers)
+        sent = done = 0
+        for layer, path in layers.items():
+            on_step(layer.title, done, total)
+            if not writer.has(layer):
+                writer.put(layer, path)
+                sent += layer.length_bytes
+            done += layer.length_bytes
+    manifest, signature, *files = (layer for layer in layers if layer.media_type != EMPTY)
+    artifact = encode_artifact(manifest, signature, files, annotations=_annotations(bundle.manifest))
+    tags = (bundle.manifest.release, *([] if reference.tag is None else [reference.tag]))
+    for tag in tags:
+        digest = writer.put_manifest(artifact, tag)
+    return Published(
+        reference=f"{reference.host}/{reference.repository}",
+        release=bundle.manifest.release,
+        digest=digest,
+        tags=tags,
+        bytes_sent=sent,
+        bytes_total=total,
+    )
+
+
+def _is_basic(reference: Reference, login: Login | None, ca: Path | None) -> bool:
+    """Ask the registry who it wants to be asked by; that an address, a CA or a login is wrong is seen here at once."""
+    client = RegistryClient(reference, login=login, ca=ca)
+    try:
+        client.check()
+        return client.is_basic
+    finally:
+        client.close()
+
+
+@contextmanager
+def _layers(bundle: Bundle) -> Iterator[dict[Layer, Path]]:
+    """Give each layer and where its content lies: manifest, signature, then files by path, each content once."""
+    with tempfile.TemporaryDirectory(prefix="edge-publish.") as folder:
+        made: dict[Layer, Path] = {}
+        for media_type, name, content in (
+            (MANIFEST, MANIFEST_FILE, bundle.manifest_bytes),
+            (SIGNATURE, SIGNATURE_FILE, bundle.signature),
+            (EMPTY, "empty", EMPTY_CONTENT),
+        ):
+            path = Path(folder) / name
+            path.write_bytes(content)
+            made[Layer(media_type, hashlib.sha256(content).hexdigest(), len(content), name)] = path
+        known: set[str] = set()
+        for file in bundle.manifest.files:
+            if file.sha256 not in known:
+                known.add(file.sha256)
+                made[Layer(FILE, file.sha256, file.length_bytes, file.path)] = bundle.path_of(file)
+        yield made
+
+
+def _annotations(manifest: Manifest) -> dict[str, str]:
+    """Return what people and `rollout` read without opening a blob; devices believe none of it."""
+    ours = "io.edge-deploy."
+    told = {
+        "org.opencontainers.image.created": manifest.created_at,
+        "org.opencontainers.image.title": manifest.pipeline_name,
+        ours + "release": manifest.release,
+        ours + "channel": manifest.channel,
+        ours + "sequence": str(manifest.sequence),
+        ours + "compatible": ",".join(manifest.compatible),
+        ours + "targets": ",".join(manifest.targets),
+        ours + "evidence": _evidence(manifest),
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _evidence(manifest: Manifest) -> str:
+    evidence = manifest.calibration.get("evidence")
+    return json.dumps(evidence, sort_keys=True) if evidence else ""

@@ -1,0 +1,197 @@
+"""Reads artifacts and blobs of an OCI registry. Standard library only, for devices; what it reads is not to be trusted.
+
+Source: OCI Distribution Specification 1.1 ("Pull"); tokens as registries of the field give them
+(https://distribution.github.io/distribution/spec/auth/token/).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+from edge.errors import DeployError
+from edge.reading import json_value
+from edge.registry.artifact import MAX_ARTIFACT_BYTES, OCI_MANIFEST, Artifact, Layer, decode_artifact
+from edge.registry.https import Answer, Https, tls_context
+from edge.registry.login import Challenge, Login, read_challenge
+from edge.registry.problems import refused, retry_after_s
+from edge.registry.reference import Reference
+
+__all__ = ["RegistryClient"]
+
+_WITHIN_S = 60.0
+_SLOWEST_BYTES_PER_S = 8 * 1024  # so that no registry holds a device's lock for ever
+_MOST_REDIRECTS = 5
+_MOST_TOKEN_BYTES = 64 * 1024
+_MOVED = (301, 302, 303, 307, 308)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class RegistryClient:
+    """Asks the registry of `reference`; owns its connections. For one thread.
+
+    Every method raises DeployError `registry.*`: `unreachable`, `slow`, `tls`, `denied`, `missing`, `busy`, `failed`,
+    `answer`, `artifact`, `damaged`.
+
+    Args:
+        reference: the repository.
+        login: None: none. It is sent to the registry, and to where that says that its tokens are.
+        ca: certificates that count beside those of the system.
+        within_s: for each answer; a blob may take longer, by its length.
+        is_basic: the registry is known to ask for user and password themselves; they are sent before it asks.
+    """
+
+    def __init__(
+        self,
+        reference: Reference,
+        *,
+        login: Login | None = None,
+        ca: Path | None = None,
+        within_s: float = _WITHIN_S,
+        is_basic: bool = False,
+    ) -> None:
+        self.reference = reference
+        self._login = login
+        self._context = tls_context(ca)
+        self._within_s = within_s
+        self._hosts: dict[str, Https] = {}
+        self._authorization = login.header if is_basic and login is not None else None
+        self.is_basic = is_basic
+        """Whether the registry has asked for user and password themselves, not for a token."""
+
+    def close(self) -> None:
+        """End all connections."""
+        for one in self._hosts.values():
+            one.close()
+
+    def check(self) -> None:
+        """See that there is a registry that takes our login for this repository (`pull`)."""
+        self._ask("HEAD", self._path(f"manifests/{self.reference.tag or 'latest'}"), allowed=(404,)).close()
+
+    def digest_of(self, tag: str) -> str | None:
+        """Return the digest of what a tag names now, without reading it; None if the registry does not say."""
+        answer = self._ask("HEAD", self._path(f"manifests/{tag}"))
+        answer.close()
+        told = answer.header("Docker-Content-Digest")
+        return told if told is not None and _DIGEST.fullmatch(told) else None
+
+    def artifact(self, tag: str) -> tuple[Artifact, str]:
+        """Return what a tag names now, and its digest; all else of it is asked for by digest, whatever the tag does."""
+        where = f"{self.reference.host}/{self.reference.repository}:{tag}"
+        content = self._content(self._path(f"manifests/{tag}"), MAX_ARTIFACT_BYTES, where)
+        return decode_artifact(content, where=where), f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+    def blob(self, layer: Layer, *, most_bytes: int) -> bytes:
+        """Return a small blob, which is what its digest says."""
+        what = f"{self.reference}: {layer.media_type} {layer.digest[:19]}"
+        content = self._content(self._path(f"blobs/{layer.digest}"), most_bytes, what)
+        if hashlib.sha256(content).hexdigest() != layer.sha256:
+            hint = "look at the registry's storage, and publish again"
+            raise DeployError("registry.damaged", f"{what}: what came is something else", hint=hint)
+        return content
+
+    def ask_blob(self, sha256: str, *, offset: int, length: int) -> Answer:
+        """Return the answer whose body is the rest of a blob, from `offset` on if its status is 206, else from 0."""
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
+        more_s = (length - offset) / _SLOWEST_BYTES_PER_S
+        return self._ask("GET", self._path(f"blobs/sha256:{sha256}"), headers=headers, more_s=more_s)
+
+    def _content(self, path: str, most_bytes: int, what: str) -> bytes:
+        answer = self._ask("GET", path)
+        try:
+            content = answer.read_all(most_bytes)
+        finally:
+            answer.close()
+        if content is None:
+            problem = f"{what}: it is longer than {most_bytes} bytes"
+            raise DeployError("registry.artifact", problem, hint="edge-deploy publish makes no such artifact")
+        return content
+
+    def _path(self, rest: str) -> str:
+        return f"/v2/{self.reference.repository}/{rest}"
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        allowed: tuple[int, ...] = (),
+        more_s: float = 0.0,
+    ) -> Answer:
+        what = f"{self.reference.host}{path}"
+        url = f"https://{what}"
+        asked = {"Accept": OCI_MANIFEST, "User-Agent": "edge-deploy", **(headers or {})}
+        has_logged_in = False
+        for _ in range(_MOST_REDIRECTS + 1):
+            answer = self._once(method, url, asked, self._within_s + more_s)
+            if answer.status in (200, 206, *allowed):
+                return answer
+            location, challenge = answer.header("Location"), answer.header("WWW-Authenticate")
+            retry_s = retry_after_s(answer.header("Retry-After"))
+            answer.close()
+            if answer.status == 401 and not has_logged_in and self._is_ours(url):
+                has_logged_in = True
+                self._authorization = self._log_in(challenge or "", what)
+            elif answer.status in _MOVED and location:
+                url = self._moved(url, location, what)
+            else:
+                raise refused(answer.status, what, retry_s=retry_s)
+        raise DeployError("registry.answer", f"{what}: it is moved again and again", hint="look at the registry")
+
+    def _once(self, method: str, url: str, headers: Mapping[str, str], within_s: float) -> Answer:
+        parts = urlsplit(url)
+        # Storage elsewhere, to which a registry sends us, has no business with our login.
+        known = {"Authorization": self._authorization} if self._authorization and self._is_ours(url) else {}
+        host = self._hosts.setdefault(parts.netloc, Https(parts.netloc, self._context))
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        return host.ask(method, target or "/", {**headers, **known}, within_s=within_s)
+
+    def _is_ours(self, url: str) -> bool:
+        return urlsplit(url).netloc == self.reference.host
+
+    def _moved(self, url: str, location: str, what: str) -> str:
+        moved = urljoin(url, location)
+        parts = urlsplit(moved)
+        if parts.scheme != "https" or not parts.hostname or parts.username is not None or not moved.isprintable():
+            hint = "a registry is always reached by HTTPS"
+            raise DeployError("registry.answer", f"{what}: it is said to be at {location[:100]!r}", hint=hint)
+        return moved
+
+    def _log_in(self, header: str, what: str) -> str:
+        challenge = read_challenge(header)
+        if challenge is None or (self._login is None and not challenge.is_bearer):
+            raise refused(401, what)
+        if not challenge.is_bearer:
+            assert self._login is not None
+            self.is_basic = True
+            return self._login.header
+        return f"Bearer {self._token(challenge, what)}"
+
+    def _token(self, challenge: Challenge, what: str) -> str:
+        url = self._moved(f"https://{self.reference.host}/", challenge.url, what)
+        login = {} if self._login is None else {"Authorization": self._login.header}
+        parts = urlsplit(url)
+        host = self._hosts.setdefault(parts.netloc, Https(parts.netloc, self._context))
+        answer = host.ask("GET", f"{parts.path or '/'}?{parts.query}", login, within_s=self._within_s)
+        try:
+            if answer.status != 200:
+                raise refused(answer.status, f"{what}: token", retry_s=retry_after_s(answer.header("Retry-After")))
+            told = _token_in(answer.read_all(_MOST_TOKEN_BYTES))
+        finally:
+            answer.close()
+        if told is None:
+            raise DeployError("registry.answer", f"{what}: {parts.netloc} gives no token", hint="look at the registry")
+        return told
+
+
+def _token_in(content: bytes | None) -> str | None:
+    try:
+        told = json_value(content or b"")
+    except ValueError:
+        return None
+    token = (told.get("token") or told.get("access_token")) if isinstance(told, dict) else None
+    return token if isinstance(token, str) and token.isascii() and token.isprintable() else None

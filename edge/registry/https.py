@@ -1,0 +1,176 @@
+"""One kept connection to one host, by TLS, whose every answer has a deadline. For one thread."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import ssl
+import threading
+import urllib.request
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from edge.errors import DeployError
+from edge.registry.problems import broken
+
+__all__ = ["Answer", "Https", "tls_context"]
+
+_SILENCE_S = 20.0
+_HTTPS_PORT = 443
+_LITTLE_BYTES = 8192
+
+
+def tls_context(ca: Path | None) -> ssl.SSLContext:
+    """Return what verifies a registry: the system's CAs, and those of the file `ca`.
+
+    Raises:
+        DeployError: `registry.tls` if the file holds none.
+    """
+    context = ssl.create_default_context()
+    # What registries speak since 2018. Its greeting is half as long, which is a third of a look that finds nothing new.
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if ca is None:
+        return context
+    try:
+        context.load_verify_locations(ca)
+    except OSError as error:  # an ssl.SSLError, too
+        hint = "write the CA's certificate there, in PEM"
+        raise DeployError("registry.tls", f"{ca}: no certificate can be read: {error}", hint=hint) from None
+    return context
+
+
+class Https:
+    """Asks one host; through the proxy of `https_proxy`, unless `no_proxy` names the host."""
+
+    def __init__(self, host: str, context: ssl.SSLContext) -> None:
+        self.host = host
+        self._context = context
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def ask(self, method: str, target: str, headers: Mapping[str, str], *, within_s: float) -> Answer:
+        """Return the answer, whose body is to be read within what is left of `within_s`.
+
+        A kept connection that the host has ended meanwhile is made again, once.
+
+        Raises:
+            DeployError: `registry.unreachable`, `registry.slow`, `registry.tls`.
+        """
+        is_kept = self._connection is not None
+        try:
+            return self._ask(method, target, headers, within_s)
+        except DeployError as error:
+            if not is_kept or error.code != "registry.unreachable":
+                raise
+            return self._ask(method, target, headers, within_s)
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _ask(self, method: str, target: str, headers: Mapping[str, str], within_s: float) -> Answer:
+        cut: _Cut | None = None
+        try:
+            connection = self._connected()
+            cut = _Cut(connection.sock, within_s)
+            connection.request(method, target, headers=dict(headers))
+            return Answer(self, connection.getresponse(), cut)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._failed(error, cut) from None
+
+    def _failed(self, error: Exception, cut: _Cut | None) -> DeployError:
+        was_cut = cut is not None and cut.is_done
+        if cut is not None:
+            cut.cancel()
+        self.close()
+        return broken(error, host=self.host, was_cut=was_cut or isinstance(error, TimeoutError))
+
+    def _connected(self) -> http.client.HTTPSConnection:
+        if self._connection is None:
+            connection = self._new()
+            connection.connect()
+            self._connection = connection
+        return self._connection
+
+    def _new(self) -> http.client.HTTPSConnection:
+        url = urlsplit(f"//{self.host}")
+        host, port = url.hostname or "", url.port or _HTTPS_PORT
+        proxy = urllib.request.getproxies().get("https")
+        if proxy is None or urllib.request.proxy_bypass(host):
+            return http.client.HTTPSConnection(host, port, context=self._context, timeout=_SILENCE_S)
+        way = urlsplit(proxy if "//" in proxy else f"//{proxy}")
+        made = http.client.HTTPSConnection(
+            way.hostname or "", way.port or 3128, context=self._context, timeout=_SILENCE_S
+        )
+        made.set_tunnel(host, port)
+        return made
+
+
+class Answer:
+    """A status, headers, and a body that is read in parts. Ends the connection unless it was read to its end."""
+
+    def __init__(self, https: Https, response: http.client.HTTPResponse, cut: _Cut) -> None:
+        self._https, self._response, self._cut = https, response, cut
+        self.status = response.status
+
+    def header(self, name: str) -> str | None:
+        """Return a header."""
+        return self._response.headers.get(name)
+
+    def read(self, most_bytes: int) -> bytes:
+        """Return what has come, at most `most_bytes`; b"" at the end. DeployError as `Https.ask`."""
+        try:
+            part = self._response.read1(most_bytes)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._https._failed(error, self._cut) from None
+        if not part and self._cut.is_done:
+            raise self._https._failed(OSError("cut"), self._cut)
+        return part
+
+    def read_all(self, most_bytes: int) -> bytes | None:
+        """Return the body; None if it is longer than `most_bytes`, of which no more is read."""
+        content = b""
+        while len(content) <= most_bytes:
+            part = self.read(most_bytes + 1 - len(content))
+            if not part:
+                return content
+            content += part
+        return None
+
+    def close(self) -> None:
+        """Leave the connection to the next question, if nothing of this answer is left in it."""
+        with suppress(OSError, http.client.HTTPException, ValueError):
+            if self._response.length is not None and self._response.length <= _LITTLE_BYTES:
+                self._response.read()  # what an error says besides; cheaper than another connection
+        self._cut.cancel()
+        if not self._response.isclosed() or self._response.will_close:
+            self._response.close()
+            self._https.close()
+
+
+class _Cut:
+    """Ends a connection from outside after `within_s`: a host that sends a byte now and then would never time out."""
+
+    def __init__(self, connected: socket.socket, within_s: float) -> None:
+        # A descriptor of our own: the other one may be closed, and its number used again, in the meantime.
+        self._own = socket.socket(fileno=os.dup(connected.fileno()))
+        self._lock = threading.Lock()
+        self.is_done = False
+        self._timer = threading.Timer(within_s, self._cut)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        """Leave the connection alone."""
+        self._timer.cancel()
+        with self._lock:
+            self._own.close()
+
+    def _cut(self) -> None:
+        with self._lock, suppress(OSError):
+            self.is_done = True
+            self._own.shutdown(socket.SHUT_RDWR)

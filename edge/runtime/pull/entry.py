@@ -1,0 +1,144 @@
+"""`edge-runtime pull`: settings, login and record of this device, and what a person or the journal reads."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from edge.delivery.event import NOTE, Event
+from edge.delivery.options import DeliveryOptions
+from edge.delivery.outcome import INTERRUPTED, Outcome
+from edge.registry.client import RegistryClient
+from edge.registry.login import Login, read_login
+from edge.registry.pull_settings import read_pull_settings
+from edge.runtime.pull.pull import Pulled, pull
+from edge.runtime.pull.record import read_record, write_record
+from edge.stdout import write_stdout
+from edge.transport.channel import Channel
+from edge.transport.local import LOCAL_AGENT, LocalChannel
+from edge.transport.socket import connect_socket
+
+__all__ = ["run_pull"]
+
+_SOCKET = Path("/run/edge-agent.sock")
+_LOCK_WAIT_S = 60.0
+_STEP_S = 0.2
+
+
+def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_json: bool) -> int:
+    """Pull once and return the exit code.
+
+    Raises:
+        DeployError: `device.settings`, `request.registry`, `registry.login`, `registry.tls`, before anything is asked.
+    """
+    etc, record = root / "etc/edge-deploy", _state_folder(root) / "pull.json"
+    reference = read_pull_settings(etc / "pull.toml").reference
+    stop = threading.Event()
+    options = DeliveryOptions(
+        is_plan=is_plan, retry_bad=retry_bad, lock_wait_s=_LOCK_WAIT_S, who=f"pull of {reference}"[:200]
+    )
+    last = read_record(record)
+    client = RegistryClient(
+        reference,
+        login=_login(),
+        ca=_if_there(etc / "registry-ca.pem"),
+        is_basic=last is not None and last.reference == str(reference) and last.is_basic is True,
+    )
+    pulled = _unless_stopped(
+        lambda: pull(
+            client,
+            _connector(root),
+            last=last,
+            options=options,
+            on_event=_tell,
+            stop=stop,
+            is_forced=is_forced,
+        ),
+        stop,
+    )
+    if pulled is None:
+        sys.stderr.write("interrupted\n")
+        return INTERRUPTED
+    if not is_plan:
+        _remember(record, pulled)
+    return _told(pulled, as_json=as_json)
+
+
+def _unless_stopped(work: Callable[[], Pulled], stop: threading.Event) -> Pulled | None:
+    """Return what `work` returns; None, soon, after a SIGINT or SIGTERM, whatever a registry lets us wait for."""
+    future: Future[Pulled] = Future()
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, lambda *_: stop.set())
+    threading.Thread(target=_fulfil, args=(future, work), daemon=True).start()
+    while not stop.is_set():
+        with suppress(concurrent.futures.TimeoutError):
+            return future.result(timeout=_STEP_S)
+    return None
+
+
+def _fulfil(future: Future[Pulled], work: Callable[[], Pulled]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:  # the border of a thread: raised again where the result is taken
+        future.set_exception(error)
+
+
+def _state_folder(root: Path) -> Path:
+    return Path(os.environ.get("STATE_DIRECTORY", root / "var/lib/edge-pull"))
+
+
+def _login() -> Login | None:
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    path = None if folder is None else _if_there(Path(folder) / "registry-login")
+    return None if path is None else read_login(path)
+
+
+def _if_there(path: Path) -> Path | None:
+    return path if path.exists() else None
+
+
+def _connector(root: Path) -> Callable[[], Channel]:
+    if root == Path("/"):
+        return lambda: connect_socket(_SOCKET)
+    return lambda: LocalChannel([*LOCAL_AGENT, "--root", str(root)])
+
+
+def _remember(path: Path, pulled: Pulled) -> None:
+    try:
+        write_record(path, pulled.record)
+    except OSError as error:  # nothing rests on it
+        sys.stderr.write(f"WARNING {path} cannot be written ({error.strerror}); the next pull asks for all again\n")
+
+
+def _tell(event: Event) -> None:
+    if event.event == NOTE:
+        sys.stderr.write(f"{event.phase}: {event.hint}\n")
+
+
+def _told(pulled: Pulled, *, as_json: bool) -> int:
+    outcome = pulled.outcome
+    if as_json:
+        write_stdout(json.dumps(asdict(outcome), default=str) + "\n")
+    sys.stderr.write(_words(pulled, outcome) + "\n")
+    return outcome.exit_code
+
+
+def _words(pulled: Pulled, outcome: Outcome) -> str:
+    release = outcome.release or "no release"
+    if not pulled.is_asked:
+        return f"{outcome.target}: left alone, as the registry has asked; --force asks all the same"
+    if outcome.problem is not None:
+        hint = f"; {outcome.hint}" if outcome.hint else ""
+        return f"{outcome.target}: {outcome.result}, {release}: {outcome.problem} ({outcome.code}){hint}"
+    if outcome.result == "unchanged" and pulled.record.result == "rolled-back":
+        return f"{outcome.target}: still {release}, which was rolled back here: {pulled.record.problem}"
+    return f"{outcome.target}: {outcome.result}, {release}"

@@ -1,0 +1,154 @@
+"""A pull: what does the tag name, has it had its verdict here, and if not, the way of every release to an agent."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from edge.delivery.deliver import deliver
+from edge.delivery.event import OnEvent
+from edge.delivery.link import Interrupted, Link
+from edge.delivery.options import DeliveryOptions
+from edge.delivery.outcome import DONE, INTERRUPTED, Outcome
+from edge.delivery.result import result_of
+from edge.errors import DeployError
+from edge.registry.client import RegistryClient
+from edge.registry.problems import BUSY
+from edge.runtime.pull.record import PullRecord
+from edge.runtime.pull.release import fetch_release
+from edge.transport.channel import Channel
+from edge.wire.ending import Nothing
+from edge.wire.verbs import STATUS
+
+__all__ = ["Pulled", "pull"]
+
+_LONGEST_WAIT_S = 25 * 3600.0  # longer than any answer may ask for: the clock was set meanwhile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulled:
+    """How a pull ended, and what to remember of it; `is_asked`: whether the registry was asked at all."""
+
+    outcome: Outcome
+    record: PullRecord
+    is_asked: bool = True
+
+
+def pull(
+    client: RegistryClient,
+    connect: Callable[[], Channel],
+    *,
+    last: PullRecord | None,
+    options: DeliveryOptions,
+    on_event: OnEvent,
+    stop: threading.Event,
+    is_forced: bool = False,
+) -> Pulled:
+    """Bring what the tag of `client` names now to the agent that `connect` reaches; raises nothing.
+
+    What had its verdict here is not asked for again, so that a person who went back is not overruled: until the tag
+    names something else, or nothing serves. A registry that wants to be left alone is left alone, unless `is_forced`.
+    """
+    reference = str(client.reference)
+    left_s = 0.0 if last is None or is_forced else last.not_before_s - time.time()
+    if last is not None and last.reference == reference and 0 < left_s < _LONGEST_WAIT_S:
+        return Pulled(outcome=_nothing(last.release, reference), record=last, is_asked=False)
+    work = _Pull(client, connect, last, options, on_event, stop)
+    try:
+        outcome = work.outcome()
+        if stop.is_set() and (outcome.code or "").startswith("registry."):
+            raise Interrupted  # a registry is asked again and again, but not by who is to stop
+    except Interrupted:
+        outcome = Outcome(target=reference, release=work.release, result="interrupted", exit_code=INTERRUPTED)
+    except DeployError as error:
+        outcome = _failed(error, reference, work.release)
+    return Pulled(outcome=outcome, record=_record(work, outcome, reference))
+
+
+class _Pull:
+    def __init__(
+        self,
+        client: RegistryClient,
+        connect: Callable[[], Channel],
+        last: PullRecord | None,
+        options: DeliveryOptions,
+        on_event: OnEvent,
+        stop: threading.Event,
+    ) -> None:
+        self._client, self._connect, self._last = client, connect, last
+        self._options, self._on_event, self._stop = options, on_event, stop
+        self._reference = str(client.reference)
+        self.digest: str | None = None
+        self.release: str | None = None
+        self.judged: PullRecord | None = None
+
+    @property
+    def is_basic(self) -> bool:
+        return self._client.is_basic
+
+    def outcome(self) -> Outcome:
+        tag = self._client.reference.tag or "latest"
+        self.digest = self._client.digest_of(tag)
+        self.judged = self._verdict()
+        if self.judged is not None:
+            return _nothing(self.judged.release, self._reference)
+        artifact, self.digest = self._client.artifact(tag)
+        found = fetch_release(self._client, artifact, self._stop)
+        self.release = found.manifest.release
+        return deliver(
+            found,
+            self._connect,
+            target=self._reference,
+            options=self._options,
+            on_event=self._on_event,
+            stop=self._stop,
+        )
+
+    def _verdict(self) -> PullRecord | None:
+        """Return the record of what the tag names, if that had its verdict here and something serves."""
+        last = self._last
+        if last is None or self.digest is None or not last.is_judged(self._reference, self.digest):
+            return None
+        link = Link(self._connect(), self._stop)
+        try:
+            return None if link.ask(STATUS, Nothing()).current is None else last
+        finally:
+            link.close()
+
+
+def _record(work: _Pull, outcome: Outcome, reference: str) -> PullRecord:
+    at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if work.judged is not None:
+        return replace(work.judged, at=at, is_basic=work.is_basic)
+    wait_s = outcome.evidence.get("retry_after_s") if outcome.code == BUSY else None
+    return PullRecord(
+        reference=reference,
+        digest=work.digest,
+        release=work.release,
+        result=outcome.result,
+        code=outcome.code,
+        problem=outcome.problem,
+        at=at,
+        is_basic=work.is_basic,
+        not_before_s=time.time() + wait_s if isinstance(wait_s, float) else 0.0,
+    )
+
+
+def _nothing(release: str | None, reference: str) -> Outcome:
+    return Outcome(target=reference, release=release, result="unchanged", exit_code=DONE)
+
+
+def _failed(error: DeployError, reference: str, release: str | None) -> Outcome:
+    return Outcome(
+        target=reference,
+        release=release,
+        result=result_of(error),
+        code=error.code,
+        problem=error.problem,
+        hint=error.hint,
+        evidence=error.evidence,
+        exit_code=error.exit_code,
+    )

@@ -1,0 +1,70 @@
+"""What the last pull has come to, so that the next one need not ask again. Nothing rests on it: it may be lost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from edge.reading import json_object, read_file
+from edge.writing import write_whole
+
+__all__ = ["PullRecord", "read_record", "write_record"]
+
+_FORMAT = 1
+_JUDGED = ("committed", "unchanged", "rolled-back")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRecord:
+    """How the last pull ended.
+
+    Attributes:
+        reference: what was asked for.
+        digest: of the artifact that was found; None if none was.
+        release: that it holds; None as above.
+        result: as that of a push, or `busy`, `failed`.
+        code, problem: of the error that ended it.
+        at: when, UTC as in RFC 3339.
+        is_basic: the registry asks for user and password themselves, so that they are sent before it asks.
+        not_before_s: seconds since 1970; the registry wants to be left alone until then.
+    """
+
+    reference: str
+    digest: str | None = None
+    release: str | None = None
+    result: str
+    code: str | None = None
+    problem: str | None = None
+    at: str
+    is_basic: bool = False
+    not_before_s: float = 0.0
+
+    def is_judged(self, reference: str, digest: str) -> bool:
+        """Return whether this very artifact has had its verdict here, which asking again does not change."""
+        return (self.reference, self.digest) == (reference, digest) and self.result in _JUDGED
+
+
+def read_record(path: Path) -> PullRecord | None:
+    """Return the record; None where there is none that can be read."""
+    try:
+        values = json_object(read_file(path))
+        if values.pop("format", None) != _FORMAT:
+            return None
+        return _checked(values)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def write_record(path: Path, record: PullRecord) -> None:
+    """Write the record, whole or not at all; OSError."""
+    write_whole(path, json.dumps({"format": _FORMAT, **asdict(record)}, indent=1).encode() + b"\n")
+
+
+def _checked(values: dict[str, Any]) -> PullRecord:
+    record = PullRecord(**values)
+    texts = (record.reference, record.result, record.at)
+    if not all(isinstance(one, str) for one in texts) or not isinstance(record.not_before_s, (int, float)):
+        raise ValueError("no record")
+    return record

@@ -1,0 +1,347 @@
+"""A registry that lies, stalls, sends too much, or sends elsewhere: no device ends on anything that nobody signed."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+
+from edge.registry.artifact import ARTIFACT_TYPE
+from edge.registry.login import Login
+from tests.support.manifests import ssh_key
+from tests.support.odd_registry import OddRegistry
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def serving(led, odd, root):
+    """The device, which serves a first release, and is to take a second one."""
+    odd.take(root.bundle("first"))
+    assert led.pull().outcome.result == "committed"
+    odd.take(root.bundle("second", sequence=2, model=b"m" * 300_000))
+    return led
+
+
+def sha256_of(root, name="second") -> str:
+    return next(one for one in root.bundle(name, sequence=2, model=b"m" * 300_000).manifest.files).sha256
+
+
+def refuses(device, code) -> None:
+    """Pull, and see that it was refused by `code`, that the first release serves, and that nothing is held."""
+    before = device.current
+    outcome = device.pull().outcome
+    assert outcome.code == code, outcome
+    assert device.current == before
+
+
+def on(path_part, answer):
+    """Return a meddler that answers what has `path_part` in its path by `answer`."""
+
+    def meddle(request) -> bool:
+        if path_part not in request.path:
+            return False
+        answer(request)
+        return True
+
+    return meddle
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"no json", "cannot be read"),
+        (b"[1]", "list"),
+        (b"[" * 100_000, "cannot be read"),
+        (json.dumps({"artifactType": "application/vnd.other"}).encode(), "vnd.other"),
+        (json.dumps({"artifactType": ARTIFACT_TYPE, "layers": {}}).encode(), "no layers"),
+        (json.dumps({"artifactType": ARTIFACT_TYPE, "layers": []}).encode(), "0 layers"),
+    ],
+)
+def test_what_is_no_release_is_named_as_such(serving, odd, content, said):
+    odd.tags["stable-all"] = content
+
+    outcome = serving.pull().outcome
+
+    assert outcome.code == "registry.artifact"
+    assert said in outcome.problem
+
+
+def test_an_endless_manifest_is_not_read_to_its_end(serving, odd):
+    sent = [0]
+
+    def endless(request) -> None:
+        request.send_response(200)
+        request.send_header("Connection", "close")
+        request.end_headers()
+        while sent[0] < 100 * 2**20:
+            request.wfile.write(b"x" * 65536)
+            sent[0] += 65536
+
+    odd.meddle = on("/manifests/", lambda request: request.usual() if request.command == "HEAD" else endless(request))
+
+    refuses(serving, "registry.artifact")
+    assert sent[0] < 20 * 2**20
+
+
+@pytest.mark.parametrize("kind", ["manifest", "signature"])
+def test_another_content_under_a_digest_is_seen(serving, odd, root, kind):
+    bundle = root.bundle("second", sequence=2, model=b"m" * 300_000)
+    wanted = bundle.manifest_bytes if kind == "manifest" else bundle.signature
+    (sha256,) = [sha256 for sha256, content in odd.blobs.items() if content == wanted]
+    odd.blobs[sha256] = wanted + b" "
+
+    refuses(serving, "registry.damaged")
+
+
+def test_a_file_of_other_content_never_gets_into_the_store(serving, odd, root):
+    sha256 = sha256_of(root)
+    odd.blobs[sha256] = b"n" * 300_000
+
+    refuses(serving, "transfer.hash")
+    assert not root.layout.blob(sha256).exists()
+
+
+def test_a_release_of_a_stranger_is_refused(serving, odd, root):
+    ours, root.key = root.key, ssh_key(root.directory, "stranger")
+    odd.take(root.bundle("foreign", sequence=9))
+    root.key = ours
+
+    refuses(serving, "verify.signature.signer")
+
+
+def test_a_manifest_with_the_signature_of_another_is_refused(serving, odd, root):
+    odd.take(root.bundle("third", sequence=3), signature=root.bundle("second", sequence=2).signature)
+
+    outcome = serving.pull().outcome
+
+    assert outcome.code.startswith("verify.signature"), outcome
+    assert outcome.exit_code == 4
+
+
+def test_a_release_of_another_channel_is_refused(serving, odd, root):
+    odd.take(root.bundle("other", sequence=3, channel="nightly"))
+
+    refuses(serving, "verify.channel")
+
+
+def test_a_tag_that_flips_between_two_questions_gives_one_of_both_whole(serving, odd, root):
+    third = root.bundle("third", sequence=3)
+
+    def flip(request) -> None:
+        request.usual()
+        odd.take(third)
+
+    odd.meddle = on("/manifests/", flip)
+
+    assert serving.pull().outcome.result == "committed"
+    assert serving.current == third.manifest.release
+    assert serving.record.release == third.manifest.release
+
+
+def test_a_lost_connection_goes_on_where_it_was(serving, odd, root):
+    sha256, offsets = sha256_of(root), []
+
+    def cut(request) -> None:
+        begin = int(request.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+        offsets.append(begin)
+        content = odd.blobs[sha256][begin:]
+        request.send_response(206 if begin else 200)
+        request.send_header("Content-Length", str(len(content)))
+        request.end_headers()
+        request.wfile.write(content[:120_000])
+        request.close_connection = True
+
+    odd.meddle = on(sha256, cut)
+
+    assert serving.pull().outcome.result == "committed"
+    assert offsets == sorted(offsets)
+    assert len(offsets) == 3
+
+
+def test_a_registry_without_range_is_read_again_from_its_beginning(serving, odd, root):
+    sha256, times = sha256_of(root), []
+
+    def cut_once(request) -> None:
+        times.append(request.headers.get("Range"))
+        if len(times) > 1:
+            request.usual()
+            return
+        request.send_response(200)
+        request.send_header("Content-Length", "300000")
+        request.end_headers()
+        request.wfile.write(odd.blobs[sha256][:100_000])
+        request.close_connection = True
+
+    odd.meddle = on(sha256, cut_once)
+
+    assert serving.pull().outcome.result == "committed"
+    assert times[0] is None
+    assert times[1].startswith("bytes=")
+
+
+@pytest.mark.parametrize(("status", "retry_after", "wait_s"), [(429, "3600", 3600), (503, None, 60), (429, "soon", 60)])
+def test_a_registry_that_wants_to_be_left_alone_is_left_alone(serving, odd, status, retry_after, wait_s):
+    headers = {} if retry_after is None else {"Retry-After": retry_after}
+    odd.meddle = on("/manifests/", lambda request: request.say(status, headers=headers))
+
+    busy = serving.pull()
+    count = len(odd.asked)
+    left_alone = serving.pull()
+
+    assert (busy.outcome.code, busy.outcome.exit_code) == ("registry.busy", 12)
+    assert abs(serving.record.not_before_s - time.time() - wait_s) < 30
+    assert (left_alone.is_asked, left_alone.outcome.exit_code, len(odd.asked)) == (False, 0, count)
+    odd.meddle = None
+    assert serving.pull(is_forced=True).outcome.result == "committed"
+
+
+def test_who_was_told_to_wait_before_the_clock_was_set_back_asks_all_the_same(serving, odd):
+    odd.meddle = on("/manifests/", lambda request: request.say(429, headers={"Retry-After": "60"}))
+    serving.pull()
+    object.__setattr__(serving.record, "not_before_s", time.time() + 10 * 365 * 86400)
+    odd.meddle = None
+
+    assert serving.pull().outcome.result == "committed"
+
+
+def test_a_login_is_not_sent_to_where_a_blob_was_moved(serving, odd, root, tmp_path):
+    with OddRegistry(tmp_path / "elsewhere") as elsewhere:
+        sha256 = sha256_of(root)
+        elsewhere.blobs[sha256] = odd.blobs[sha256]
+        serving.ca = tmp_path / "both.pem"
+        serving.ca.write_text(odd.ca.read_text() + elsewhere.ca.read_text())
+        serving.login = Login("edge", "secret")
+        challenge = {"WWW-Authenticate": 'Basic realm="odd"'}
+
+        def meddle(request) -> bool:
+            if "Authorization" not in request.headers:
+                request.say(401, headers=challenge)
+            elif sha256 in request.path:
+                request.say(307, headers={"Location": f"https://{elsewhere.host}/storage/{sha256}?key=1"})
+            else:
+                request.usual()
+            return True
+
+        odd.meddle = meddle
+        elsewhere.meddle = lambda request: bool(request.say(200, odd.blobs[sha256])) or True
+
+        assert serving.pull().outcome.result == "committed"
+        ((_, path, headers),) = elsewhere.asked
+        assert path == f"/storage/{sha256}?key=1"
+        assert "Authorization" not in headers
+
+
+@pytest.mark.parametrize("location", ["http://127.0.0.1/blob", "file:///etc/shadow", "https://user:pass@localhost/x"])
+def test_a_blob_that_is_moved_to_no_https_is_not_followed(serving, odd, location):
+    odd.meddle = on("/blobs/", lambda request: request.say(302, headers={"Location": location}))
+
+    refuses(serving, "registry.answer")
+
+
+def test_a_circle_of_redirects_ends(serving, odd):
+    odd.meddle = on("/blobs/", lambda request: request.say(302, headers={"Location": request.path}))
+
+    refuses(serving, "registry.answer")
+
+
+def test_a_token_is_fetched_with_the_login_and_used(serving, odd):
+    serving.login = Login("edge", "secret")
+    service = f'Bearer realm="https://{odd.host}/token",service="lab",scope="repository:farms/gates:pull"'
+
+    def meddle(request) -> bool:
+        if request.path.startswith("/token"):
+            request.say(200, b'{"token": "abc.def"}')
+        elif request.headers.get("Authorization") != "Bearer abc.def":
+            request.say(401, headers={"WWW-Authenticate": service})
+        else:
+            request.usual()
+        return True
+
+    odd.meddle = meddle
+
+    assert serving.pull().outcome.result == "committed"
+    (path, headers), *more = [(path, headers) for _, path, headers in odd.asked if path.startswith("/token")]
+    assert (path, more) == ("/token?service=lab&scope=repository%3Afarms%2Fgates%3Apull", [])
+    assert headers["Authorization"] == serving.login.header
+
+
+@pytest.mark.parametrize("answer", [b"", b"[]", b'{"token": "a\\nX: b"}', b"x" * 100_000])
+def test_a_token_that_is_none_is_named(serving, odd, answer):
+    serving.login = Login("edge", "secret")
+
+    def meddle(request) -> bool:
+        if request.path.startswith("/token"):
+            request.say(200, answer)
+        else:
+            request.say(401, headers={"WWW-Authenticate": f'Bearer realm="https://{odd.host}/token"'})
+        return True
+
+    odd.meddle = meddle
+
+    refuses(serving, "registry.answer")
+
+
+@pytest.mark.parametrize("where", ["/manifests/", "manifest blob"])
+@pytest.mark.parametrize("how", ["headers", "body"])
+def test_who_sends_a_byte_now_and_then_is_given_up_in_time(serving, odd, root, where, how):
+    serving.within_s = 2.0
+    gone = threading.Event()
+
+    def drip(request) -> None:
+        request.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        if how == "body":
+            request.wfile.write(b"Content-Length: 1000\r\n\r\n")
+        try:
+            while not gone.wait(0.05):
+                request.wfile.write(b"X")
+        finally:
+            request.close_connection = True
+
+    if where == "manifest blob":
+        where = next(sha256 for sha256, content in odd.blobs.items() if b'"sequence": 2' in content)
+    odd.meddle = on(where, lambda request: request.usual() if request.command == "HEAD" else drip(request))
+    began = time.monotonic()
+    try:
+        refuses(serving, "registry.slow")
+    finally:
+        gone.set()
+    assert time.monotonic() - began < 30
+
+
+def test_who_says_nothing_at_all_can_be_left_by_a_stop(serving, odd, root):
+    asked, gone, stop = threading.Event(), threading.Event(), threading.Event()
+
+    def hang(request) -> None:
+        asked.set()
+        gone.wait(60)
+        request.close_connection = True
+
+    odd.meddle = on(sha256_of(root), hang)
+    ended = []
+    pulling = threading.Thread(target=lambda: ended.append(serving.pull(stop=stop)))
+    pulling.start()
+    try:
+        wait_until(asked.is_set, what="the blob is asked for")
+        stop.set()
+    finally:
+        gone.set()
+        pulling.join(60)
+    assert ended[0].outcome.result == "interrupted"
+
+
+@pytest.mark.parametrize("status", [500, 404, 403, 418])
+def test_each_refusal_has_a_code_of_its_own(serving, odd, status):
+    odd.meddle = on("/manifests/", lambda request: request.say(status))
+
+    codes = {500: "registry.failed", 404: "registry.missing", 403: "registry.denied", 418: "registry.answer"}
+    refuses(serving, codes[status])
+
+
+def test_what_is_no_http_is_named(serving, odd):
+    odd.meddle = on("/manifests/", lambda request: request.wfile.write(b"220 mail.example ESMTP\r\n"))
+
+    refuses(serving, "registry.unreachable")

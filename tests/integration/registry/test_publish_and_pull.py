@@ -1,0 +1,226 @@
+"""Releases from a workstation through a real OCI registry to a device's real agent."""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+from edge.delivery.options import DeliveryOptions
+from edge.deploy.publish.publish import publish
+from edge.deploy.push.rollback import roll_back
+from edge.errors import DeployError
+from edge.registry.login import Login
+from edge.registry.reference import Reference
+from tests.support.counting_proxy import CountingProxy
+from tests.support.registry import LOGIN
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+def put(registry, bundle, tag="stable-all"):
+    return publish(bundle, registry.reference(tag), login=LOGIN, ca=registry.certificates.ca)
+
+
+def asked(registry) -> list[str]:
+    """Return what devices have asked for, without what was refused for want of a login."""
+    lines = re.findall(r'"(HEAD|GET) /v2/farms/gates/(\S+) HTTP/1.1" (\d+) \d+ "" "edge-deploy"', registry.log)
+    return [f"{method} {path}" for method, path, status in lines if status in ("200", "206")]
+
+
+def test_a_published_release_is_fetched_built_judged_and_serves(registry, device, root):
+    bundle = root.bundle("one")
+    published = put(registry, bundle)
+
+    pulled = device.pull()
+
+    assert (pulled.outcome.result, pulled.outcome.exit_code) == ("committed", 0), pulled.outcome
+    assert device.current == bundle.manifest.release
+    assert (pulled.record.digest, pulled.record.release) == (published.digest, bundle.manifest.release)
+    assert published.tags == (bundle.manifest.release, "stable-all")
+
+
+def test_a_release_that_had_its_verdict_costs_one_question_and_changes_nothing(registry, device, root):
+    put(registry, root.bundle("one"))
+    device.pull()
+    before, refused = len(asked(registry)), registry.log.count(" 401 ")
+
+    pulled = device.pull()
+
+    assert (pulled.outcome.result, pulled.record.result) == ("unchanged", "committed")
+    assert asked(registry)[before:] == ["HEAD manifests/stable-all"]
+    assert registry.log.count(" 401 ") == refused  # what it asks for is known by now
+
+
+def test_a_look_that_finds_nothing_new_moves_less_than_two_kilobytes(registry, device, root):
+    put(registry, root.bundle("one"))
+    with CountingProxy(registry.port) as counting:
+        device.reference = Reference(f"localhost:{counting.port}", "farms/gates", "stable-all")
+        device.pull()
+        before = counting.passed_bytes
+
+        assert device.pull().outcome.result == "unchanged"
+
+        assert 500 < counting.passed_bytes - before < 2000
+
+
+def test_only_files_that_the_device_has_not_are_fetched(registry, device, root):
+    first, second = root.bundle("one", model=b"m" * 100_000), root.bundle("two", sequence=2, model=b"m" * 100_000)
+    put(registry, first)
+    device.pull()
+    published = put(registry, second)
+    before = len(asked(registry))
+
+    assert device.pull().outcome.result == "committed"
+
+    model, pipeline = (next(one for one in second.manifest.files if one.path == path).sha256 for path in FILES)
+    fetched = [line for line in asked(registry)[before:] if "blobs" in line]
+    assert f"GET blobs/sha256:{pipeline}" in fetched
+    assert f"GET blobs/sha256:{model}" not in fetched
+    assert len(fetched) == 3  # signed manifest, signature, pipeline
+    assert published.bytes_sent < 5000 < published.bytes_total
+
+
+FILES = ("model.onnx", "pipeline.yaml")
+
+
+def test_a_device_where_nothing_serves_takes_what_it_had_once_again(registry, device, root):
+    put(registry, root.bundle("one"))
+    known = device.pull().record
+    root.layout.current.unlink()
+    device.record = known
+
+    assert device.pull().outcome.result == "committed"
+
+
+def test_a_release_that_was_rolled_back_is_not_tried_again_until_the_tag_names_another(registry, device, root):
+    old, bad, good = (root.bundle(name, sequence=number) for number, name in enumerate(("old", "bad", "good"), 1))
+    put(registry, old)
+    device.pull()
+    root.script(trial="refuse")
+    put(registry, bad)
+    assert device.pull().outcome.result == "rolled-back"
+    root.script(trial="commit")
+
+    again = device.pull()
+
+    assert (again.outcome.result, again.record.result) == ("unchanged", "rolled-back")
+    assert device.current == old.manifest.release
+    put(registry, good)
+    assert device.pull().outcome.result == "committed"
+    assert device.current == good.manifest.release
+
+
+def test_who_goes_back_by_hand_is_not_overruled(registry, device, root):
+    old, new = root.bundle("old"), root.bundle("new", sequence=2)
+    for one in (old, new):
+        put(registry, one)
+        device.pull()
+    went_back = roll_back(
+        root.connect,
+        target="gate-01",
+        to=None,
+        options=DeliveryOptions(who="ops"),
+        on_event=root.events.append,
+        stop=threading.Event(),
+    )
+    assert went_back.exit_code == 0, went_back
+
+    assert device.pull().outcome.result == "unchanged"
+    assert device.current == old.manifest.release
+
+
+def test_a_push_under_way_is_waited_for_no_longer_than_asked_and_named(registry, device, root):
+    put(registry, root.bundle("two", sequence=2))
+    root.script(trial_s=60.0)
+    stop = threading.Event()
+    pushing = threading.Thread(target=root.push, args=(root.bundle("one"),), kwargs={"stop": stop})
+    pushing.start()
+    try:
+        wait_until(lambda: device.current is not None, what="the pushed release is on trial")
+
+        outcome = device.pull().outcome
+
+        assert (outcome.result, outcome.code.partition(".")[0]) == ("refused", "lock"), outcome
+    finally:
+        stop.set()
+        pushing.join()
+
+
+def test_a_pull_is_planned_without_a_change(registry, device, root):
+    put(registry, root.bundle("one"))
+
+    outcome = device.pull(is_plan=True).outcome
+
+    assert (outcome.result, outcome.exit_code) == ("planned", 10)
+    assert (device.current, outcome.evidence["bytes"]) == (None, sum(root_lengths(root)))
+
+
+def root_lengths(root) -> list[int]:
+    return [one.length_bytes for one in root.bundle("one").manifest.files]
+
+
+def test_the_tag_of_an_older_release_does_no_harm_and_says_so(registry, device, root):
+    old, new = root.bundle("old"), root.bundle("new", sequence=2)
+    for one in (old, new):
+        put(registry, one)
+        device.pull()
+    put(registry, old)
+
+    outcome = device.pull().outcome
+
+    assert (outcome.result, outcome.code) == ("refused", "verify.downgrade"), outcome
+    assert device.current == new.manifest.release
+
+
+def test_a_wrong_login_is_refused_at_both_ends_by_name(registry, device, root):
+    wrong = Login("edge", "guessed")
+    with pytest.raises(DeployError) as refused:
+        publish(root.bundle("one"), registry.reference("stable-all"), login=wrong, ca=registry.certificates.ca)
+    device.login = wrong
+
+    outcome = device.pull().outcome
+
+    assert (refused.value.code, outcome.code, outcome.exit_code) == ("registry.denied", "registry.denied", 12)
+    assert "guessed" not in f"{refused.value}{outcome}"
+
+
+def test_the_login_that_docker_keeps_is_used(registry, root, tmp_path, monkeypatch):
+    auth = "ZWRnZTpzZWNyZXQtb2YtdGhlLWxhYg=="  # edge:secret-of-the-lab
+    (tmp_path / "config.json").write_text(f'{{"auths": {{"{registry.host}": {{"auth": "{auth}"}}}}}}')
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+    done = publish(root.bundle("one"), registry.reference(), ca=registry.certificates.ca)
+
+    assert len(done.tags) == 1
+
+
+@pytest.mark.parametrize("is_ca_known", [True, False])
+def test_a_registry_that_is_not_there_or_not_to_be_trusted_is_named_soon(registry, root, device, is_ca_known):
+    put(registry, root.bundle("one"))
+    if is_ca_known:
+        registry.kill()
+    else:
+        device.ca = None
+
+    outcome = device.pull().outcome
+
+    assert outcome.code == ("registry.unreachable" if is_ca_known else "registry.tls"), outcome
+    with pytest.raises(DeployError) as failed:
+        publish(root.bundle("one"), registry.reference(), login=LOGIN, ca=device.ca)
+    assert failed.value.code == outcome.code
+
+
+def test_a_bundle_whose_file_has_changed_gets_no_tag(registry, device, root):
+    bundle = root.bundle("one")
+    (Path(bundle.path) / "model.onnx").write_bytes(b"another model")
+
+    with pytest.raises(DeployError) as failed:
+        put(registry, bundle)
+
+    assert failed.value.code == "bundle.file"
+    assert device.pull().outcome.code == "registry.missing"

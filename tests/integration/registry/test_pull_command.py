@@ -1,0 +1,91 @@
+"""`edge-runtime pull` as its unit runs it: a process, its settings, its credential, its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from edge.deploy.publish.publish import publish
+from tests.support.registry import LOGIN
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+def command(root, *options: str) -> list[str]:
+    return [sys.executable, "-I", "-m", "edge.cli.edge_runtime", "pull", "--root", str(root.root), *options]
+
+
+@pytest.fixture
+def settle(root, tmp_path):
+    """Write what provision writes, and return the environment that systemd gives."""
+
+    def write(host, ca, login=None):
+        (root.layout.etc / "pull.toml").write_text(f'repository = "{host}/farms/gates"\n')
+        (root.layout.etc / "registry-ca.pem").write_text(ca.read_text())
+        credentials, state = tmp_path / "credentials", tmp_path / "state"
+        credentials.mkdir()
+        state.mkdir()
+        if login is not None:
+            (credentials / "registry-login").write_text(f"{login.user}:{login.password}\n")
+        return {**os.environ, "CREDENTIALS_DIRECTORY": str(credentials), "STATE_DIRECTORY": str(state)}
+
+    return write
+
+
+def test_the_command_says_what_it_would_do_and_remembers_nothing_of_it(registry, root, settle, tmp_path):
+    bundle = root.bundle("one")
+    publish(bundle, registry.reference("stable-all"), login=LOGIN, ca=registry.certificates.ca)
+    environment = settle(registry.host, registry.certificates.ca, LOGIN)
+
+    done = subprocess.run(command(root, "--plan", "--json"), env=environment, capture_output=True, text=True)
+
+    assert done.returncode == 10, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["result"], told["release"]) == ("planned", bundle.manifest.release)
+    assert "nothing serves; 2 of 2 files to send" in done.stderr
+    assert not (tmp_path / "state/pull.json").exists()
+
+
+def test_without_a_login_the_registry_s_refusal_is_remembered_and_exits_as_such(registry, root, settle, tmp_path):
+    environment = settle(registry.host, registry.certificates.ca)
+
+    done = subprocess.run(command(root), env=environment, capture_output=True, text=True)
+
+    assert done.returncode == 12
+    assert "(registry.denied); renew the login" in done.stderr
+    assert json.loads((tmp_path / "state/pull.json").read_text())["code"] == "registry.denied"
+
+
+def test_without_settings_the_file_is_named(root):
+    done = subprocess.run(command(root), capture_output=True, text=True)
+
+    assert done.returncode == 1
+    assert "pull.toml: No such file" in done.stderr
+    assert "provision --pull-from" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_ends_it_at_once_whatever_the_registry_does(odd, root, settle, number):
+    gone, asked = threading.Event(), threading.Event()
+    odd.meddle = lambda request: bool(asked.set() or gone.wait(60)) or True
+    environment = settle(odd.host, odd.ca)
+    pulling = subprocess.Popen(command(root), env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(asked.is_set, what="the registry is asked", timeout_s=60)
+        began = time.monotonic()
+        pulling.send_signal(number)
+        _, told = pulling.communicate(timeout=30)
+    finally:
+        gone.set()
+        pulling.kill()
+
+    assert (pulling.returncode, told) == (130, "interrupted\n")
+    assert time.monotonic() - began < 10

@@ -1,0 +1,125 @@
+"""A registry that answers as it is told to, over TLS: wrong, late, endless, or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import json
+import ssl
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from edge.bundle.folder import Bundle
+from edge.registry.artifact import FILE, MANIFEST, OCI_MANIFEST, SIGNATURE, Layer, encode_artifact
+from edge.registry.reference import Reference
+from tests.support.certificates import make_certificates
+
+REPOSITORY = "farms/gates"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """One request; `registry.meddle` may answer it in its own way by returning True."""
+
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        registry = self.server.registry
+        registry.asked.append((self.command, self.path, dict(self.headers)))
+        with suppress(OSError):
+            if registry.meddle is not None and registry.meddle(self):
+                return
+            self.usual()
+
+    def usual(self) -> None:
+        """Answer as a registry does; without Range."""
+        registry, name = self.server.registry, self.path.rpartition("/")[2]
+        if "/manifests/" in self.path and name in registry.tags:
+            content = registry.tags[name]
+            digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+            self.say(200, content, {"Content-Type": OCI_MANIFEST, "Docker-Content-Digest": digest})
+        elif name.removeprefix("sha256:") in registry.blobs:
+            self.say(200, registry.blobs[name.removeprefix("sha256:")])
+        else:
+            self.say(404)
+
+    def say(self, status: int, content: bytes = b"", headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(content)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    registry: OddRegistry
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self._context = context
+
+    def finish_request(self, request, client_address) -> None:  # in the thread of the request: a handshake may hang
+        with suppress(OSError), self._context.wrap_socket(request, server_side=True) as wrapped:
+            super().finish_request(wrapped, client_address)
+
+    def handle_error(self, request, client_address) -> None:
+        pass
+
+
+class OddRegistry:
+    """Serves `tags` and `blobs`; `asked` is what came. Started by `with`."""
+
+    def __init__(self, directory: Path) -> None:
+        certificates = make_certificates(directory / "tls")
+        self.ca = certificates.ca
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificates.certificate, certificates.key)
+        self._server = _Server(context)
+        self._server.registry = self
+        self.tags: dict[str, bytes] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.asked: list[tuple[str, str, dict[str, str]]] = []
+        self.meddle: Callable[[Handler], bool] | None = None
+
+    @property
+    def host(self) -> str:
+        return f"localhost:{self._server.server_port}"
+
+    def reference(self, tag: str = "stable-all") -> Reference:
+        return Reference(self.host, REPOSITORY, tag)
+
+    def take(self, bundle: Bundle, *, tag: str = "stable-all", signature: bytes | None = None) -> None:
+        """Hold a release as `publish` would leave it."""
+        parts = {MANIFEST: bundle.manifest_bytes, SIGNATURE: signature or bundle.signature}
+        manifest, signed = (Layer(kind, self._put(content), len(content)) for kind, content in parts.items())
+        files = []
+        for one in bundle.manifest.files:
+            self._put(bundle.path_of(one).read_bytes())
+            files.append(Layer(FILE, one.sha256, one.length_bytes, one.path))
+        self.tags[tag] = json.dumps(encode_artifact(manifest, signed, files, annotations={})).encode()
+
+    def _put(self, content: bytes) -> str:
+        sha256 = hashlib.sha256(content).hexdigest()
+        self.blobs[sha256] = content
+        return sha256
+
+    def __enter__(self) -> OddRegistry:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,67 @@
+"""A real OCI registry (Debian's docker-registry) over TLS on a free loopback port, with one user."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from edge.registry.login import Login
+from edge.registry.reference import Reference
+from tests.support.certificates import Certificates, make_certificates
+from tests.support.ports import free_port
+from tests.support.wait import wait_until
+
+LOGIN = Login("edge", "secret-of-the-lab")
+_HASH = "$2y$05$9GWRuRDFgGQQorkzWV1RKOu3CbLYKURixb2vXaImcON88BT2gYu0."  # of its password
+
+
+class Registry:
+    """Started by `with`; `log` is what it wrote, `folder` where its blobs lie."""
+
+    def __init__(self, directory: Path, *, certificates: Certificates | None = None, port: int | None = None) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.certificates = certificates or make_certificates(directory / "tls")
+        self.port = port or free_port()
+        self.folder, self._log_path = directory / "blobs", directory / "registry.log"
+        self._process: subprocess.Popen | None = None
+        (directory / "htpasswd").write_text(f"{LOGIN.user}:{_HASH}\n")
+        self._config = directory / "config.yml"
+        tls = {"certificate": str(self.certificates.certificate), "key": str(self.certificates.key)}
+        self._config.write_text(
+            json.dumps(  # YAML, too
+                {
+                    "version": "0.1",
+                    "log": {"level": "info"},
+                    "storage": {"filesystem": {"rootdirectory": str(self.folder)}, "delete": {"enabled": True}},
+                    "http": {"addr": f"127.0.0.1:{self.port}", "tls": tls},
+                    "auth": {"htpasswd": {"realm": "lab", "path": str(directory / "htpasswd")}},
+                }
+            )
+        )
+
+    @property
+    def host(self) -> str:
+        return f"localhost:{self.port}"
+
+    @property
+    def log(self) -> str:
+        return self._log_path.read_text()
+
+    def reference(self, tag: str | None = None, repository: str = "farms/gates") -> Reference:
+        return Reference(self.host, repository, tag)
+
+    def __enter__(self) -> Registry:
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(["docker-registry", "serve", self._config], stdout=log, stderr=log)
+        wait_until(lambda: "listening on" in self.log, what=f"registry on {self.port}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None

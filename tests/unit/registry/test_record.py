@@ -1,0 +1,31 @@
+"""What a pull remembers: whole, or as if there were nothing."""
+
+import pytest
+
+from edge.runtime.pull.record import PullRecord, read_record, write_record
+
+RECORD = PullRecord(
+    reference="a.b/c:stable-all", digest="sha256:" + "0" * 64, release="1" * 12, result="committed", at="2026-11-23"
+)
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    write_record(tmp_path / "pull.json", RECORD)
+
+    assert read_record(tmp_path / "pull.json") == RECORD
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b'{"format": 2}', b'{"format": 1}', b'{"format": 1, "colour": "red"}']
+)
+def test_a_record_that_is_none_is_as_none(tmp_path, content):
+    (tmp_path / "pull.json").write_bytes(content)
+
+    assert read_record(tmp_path / "pull.json") is None
+    assert read_record(tmp_path / "nothing") is None
+
+
+def test_only_the_same_artifact_at_the_same_place_is_judged():
+    assert RECORD.is_judged(RECORD.reference, RECORD.digest)
+    assert not RECORD.is_judged("a.b/c:stable-canary", RECORD.digest)
+    assert not RECORD.is_judged(RECORD.reference, "sha256:" + "1" * 64)

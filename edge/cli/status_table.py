@@ -13,20 +13,35 @@ from edge.cli.run_command import tell
 if TYPE_CHECKING:
     from edge.delivery.outcome import Outcome
     from edge.deploy.fleet.rollout import FleetResult
+    from edge.deploy.fleet.status import DeviceState
     from edge.wire.status import FileReport, StatusAnswer, TakesReport
 
 __all__ = ["age_of", "counters_of", "show_table"]
 
-_HEAD = ("TARGET", "RELEASE", "SIGNER", "CHANNELS", "COUNTED", "REVOCATION LIST", "SEEN")
+_HEAD = ("TARGET", "RELEASE", "DEVICE", "SIGNER", "CHANNELS", "COUNTED", "REVOCATION LIST", "SEEN")
 _DAY_S = 86_400
 
 
-def show_table(result: FleetResult, answers: Mapping[str, StatusAnswer], seen: Mapping[str, str | None]) -> None:
-    """Print a row for each target on stdout, and on stderr why some say nothing; `seen` is when each answered last."""
-    rows = [_HEAD, *(_row(one, answers.get(one.target), seen[one.target]) for one in result.outcomes)]
+def show_table(
+    result: FleetResult,
+    answers: Mapping[str, StatusAnswer],
+    states: Mapping[str, DeviceState],
+    seen: Mapping[str, str | None],
+) -> None:
+    """Print a row for each target on stdout, on stderr why some say nothing, and what is wrong with devices.
+
+    `states` are how the services say that their devices stand; `seen` is when each answered last.
+    """
+    rows = [_HEAD]
+    for one in result.outcomes:
+        state = states.get(one.target)
+        rows.append(_row(one, answers.get(one.target), "-" if state is None else state.state, seen[one.target]))
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for name, state in states.items():
+        if state.reason:
+            tell(printable(f"{name}: {state.state}: {state.reason}"))
     for one in result.outcomes:
         if not one.is_done:
             tell(printable(f"{one.target}: {one.problem}" + (f"; {one.hint}" if one.hint else "")))
@@ -45,15 +60,16 @@ def age_of(file: FileReport | None) -> str:
     return f"{file.at} ({'today' if days == 0 else f'{days} days ago' if days > 1 else 'yesterday'})"
 
 
-def _row(one: Outcome, answer: StatusAnswer | None, seen_at: str | None) -> tuple[str, ...]:
+def _row(one: Outcome, answer: StatusAnswer | None, state: str, seen_at: str | None) -> tuple[str, ...]:
     from edge.wire.status import TakesReport
 
     if answer is None:
-        return (one.target, one.result, "-", "-", "-", "-", seen_at or "never")
+        return (one.target, one.result, "-", "-", "-", "-", "-", seen_at or "never")
     signer = next((kept for kept in answer.releases if kept.release == answer.current), None)
     takes = answer.takes if isinstance(answer.takes, TakesReport) else None
     said = (
         answer.current or "none",
+        state,
         "-" if signer is None else signer.distrust or signer.signer or "-",
         "-" if takes is None else ", ".join(takes.channels) or "any",
         "-" if takes is None else counters_of(takes),

@@ -13,6 +13,7 @@ from edge.cli.lazy import verbosity_option
 from edge.cli.paths import Command
 
 if TYPE_CHECKING:
+    from edge.deploy.fleet.status import DeviceState
     from edge.wire.status import HealthReport, KeptReport, StatusAnswer
 
 __all__ = ["status"]
@@ -32,32 +33,35 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
 def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, as_json: bool) -> int:
-    """Show what devices run and take: release, signer, phase, streams, how the last switch ended, what is kept to go
-    back to, channels, counters, the age of the revocation list, and when this machine last heard of each device.
+    """Show what devices run and take: release, signer, phase, whether something is wrong with the device (`degraded`)
+    and what, streams, how the last switch ended, what is kept to go back to, channels, counters, the age of the
+    revocation list, and when this machine last heard of each device.
     """
     from edge.cli.answers import show_answers
     from edge.cli.fleet import ask, choose
     from edge.cli.status_table import show_table
-    from edge.deploy.fleet.ask import Asked
     from edge.deploy.fleet.seen import last_seen, note_seen
-    from edge.wire.ending import Nothing
-    from edge.wire.verbs import STATUS
+    from edge.deploy.fleet.status import AskedStatus
 
     chosen = choose(words, targets_path)
-    asked = Asked(STATUS, Nothing())
+    asked = AskedStatus()
     result = ask(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
     note_seen(chosen.targets, result.outcomes)
     seen = {target.name: last_seen(target) for target in chosen.targets}
     if as_table and not as_json:
-        show_table(result, asked.answers, seen)
+        show_table(result, asked.answers, asked.states, seen)
     else:
-        show_answers(result, asked.answers, as_json=as_json, lines_of=_lines, seen=seen)
+        told = {name: (answer, asked.states.get(name)) for name, answer in asked.answers.items()}
+        show_answers(result, told, as_json=as_json, lines_of=_lines, seen=seen)
     return result.exit_code
 
 
-def _lines(answer: StatusAnswer) -> Iterator[str]:
+def _lines(told: tuple[StatusAnswer, DeviceState | None]) -> Iterator[str]:
+    answer, device_state = told
     yield from _state(answer)
     yield from _takes(answer)
+    if device_state is not None:
+        yield f"device    {device_state.state}" + (f": {device_state.reason}" if device_state.reason else "")
     yield from _health(answer.health)
     for kept in answer.releases:
         ready = "" if kept.is_ready else ", not built"

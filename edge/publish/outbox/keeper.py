@@ -165,6 +165,8 @@ class Keeper:
     def _save(self, now_s: float) -> None:
         if not self._standing.is_open:
             self._standing.open()
+            if self._standing.not_begun is not None:
+                raise DiskError(self._standing.not_begun)
         before_s = -float("inf") if self._is_short else now_s - max(_DUE_S, self._patience_s())
         is_tidy_time = now_s - self._wrote_s >= _TIDY_S and self._spool.has_news()
         is_reached_time = now_s - self._wrote_s >= _REACHED_S and self._reached_now() != self._reached

@@ -101,7 +101,9 @@ def open_outbox(
         return Opened(spooled, keeper, kept is not None)
     gaps = _gaps(left, found, info)
     spooled.restore(left.entries, gaps, saved=saved)
-    keeper.trouble.say(_begin(found, standing, [gap.encode() for gap in gaps]))
+    not_begun = _begin(found, standing, [gap.encode() for gap in gaps])
+    state.are_gaps_new = not_begun is not None
+    keeper.trouble.say(not_begun)
     if found.was_damaged:
         keeper.trouble.was_damaged()
     return Opened(spooled, keeper, True)
@@ -134,7 +136,9 @@ def _join(outbox: SpooledOutbox, standing: Standing, left: Left, info: InfoMessa
         found.disk.close()
         raise DiskError("what it holds is counted beyond this start: the next one takes it over")
     outbox.join(found.tickets, {entry.ticket for entry in left.entries}, _gaps_of_disk(left, found, info))
-    _begin(found, standing, outbox.gap_payloads())
+    standing.not_begun = _begin(found, standing, outbox.gap_payloads())
+    if standing.not_begun is not None:
+        outbox.have_gaps_written_again()
     return found.disk
 
 

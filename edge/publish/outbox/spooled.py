@@ -38,6 +38,11 @@ class SpooledOutbox(Outbox):
             self._on_disk.are_gaps_new = False
             return self._gap_payloads()
 
+    def have_gaps_written_again(self) -> None:
+        """Have the next write take all gap records: the last one that should have did not."""
+        with self._lock:
+            self._on_disk.are_gaps_new = True
+
     def let_go_written(self, entries: Mapping[int, Entry | None], reason: GapReason) -> None:
         """Let messages on the disk go, by ticket, and declare them; None: that cannot be read. One on its way stays."""
         spool = self._on_disk

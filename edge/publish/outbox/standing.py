@@ -69,12 +69,14 @@ class Standing:
         path: of the file.
         clock: the time of its messages.
         opening: how a file is opened that is not open.
+        not_begun: why the disk did not take that this start has begun, when its file was opened late; None: it did.
     """
 
     def __init__(self, path: Path, clock: SpoolClock, *, maker: Maker) -> None:
         self.path = path
         self.clock = clock
         self.opening: Callable[[], Disk] = self._open_plainly
+        self.not_begun: str | None = None
         self._disk: Disk | None = None
         self._maker = maker
         self._about = msgspec.json.encode(maker)

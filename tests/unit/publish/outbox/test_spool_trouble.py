@@ -107,3 +107,43 @@ def test_events_that_wait_for_a_disk_whose_file_is_gone_are_sent_without_it(life
     assert told == ["more"]
     life.events(1)
     assert [life.outbox.take().number.seq for _ in range(3)] == [1, 2, 3]
+
+
+def fails_once(monkeypatch):
+    """Let the next transaction fail, and no other."""
+    commit = Disk.commit
+
+    def failing(*_, **__):
+        monkeypatch.setattr(Disk, "commit", commit)
+        raise DiskError(FULL)
+
+    monkeypatch.setattr(Disk, "commit", failing)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_losses_that_the_disk_does_not_take_as_a_start_begins_are_told_and_written_soon(life, monkeypatch, is_late):
+    life.begin().frames(20)
+    life.frames(5, settled=False)
+    life.cut()
+    if is_late:
+        life.disk.rename(elsewhere(life))
+        life.begin()
+        elsewhere(life).rename(life.disk)
+        fails_once(monkeypatch)
+        look_now(life)
+    else:
+        fails_once(monkeypatch)
+        life.begin()
+    assert life.keeper.trouble.now == FULL
+    assert "messages are in memory only, which a power cut takes: " in life.keeper.trouble.alarm
+    look_now(life)
+    assert life.keeper.trouble.now is None
+    declared = [json.loads(gap) for gap in life.keeper._disk.gaps()]
+    assert [(gap["epoch"], gap["of"], gap["from"]) for gap in declared] == [
+        (41, "detections", 21),
+        (41, "events", 1),
+    ]
+    life.cut()
+    life.begin().deliver()
+    declared = {(gap["epoch"], gap["of"], gap["from"]) for gap in life.gaps()}
+    assert {(41, "detections", 21), (41, "events", 1)} <= declared

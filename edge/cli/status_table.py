@@ -32,7 +32,7 @@ def show_table(
 
     `states` are how the services say that their devices stand; `seen` is when each answered last.
     """
-    rows = [_HEAD]
+    rows: list[tuple[str, ...]] = [_HEAD]
     for one in result.outcomes:
         state = states.get(one.target)
         rows.append(_row(one, answers.get(one.target), "-" if state is None else state.state, seen[one.target]))

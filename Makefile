@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test check lab lab-jetpack6 lab-jetpack7 lab-aarch64 lab-machine lab-container pycuda-wheels lock format bench bench-stages bench-rooflines fuzz soak reliability docs kernels clean
+.PHONY: help setup demo test check lab lab-jetpack6 lab-jetpack7 lab-aarch64 lab-machine lab-container pycuda-wheels lock format bench bench-stages bench-rooflines fuzz soak reliability docs pictures kernels clean
 
 help:            ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -80,6 +80,10 @@ docs: setup      ## schemas that are generated from the types
 	@$(PYTHON) -m edge.publish.schema docs
 	@$(PYTHON) -m edge.engine.jsonschema pipelines/pipeline.schema.json
 	@$(PYTHON) -m edge.log_events docs/log-events.md
+
+pictures: setup  ## the pictures of README and docs, from the product itself: docs/pictures; needs Chromium
+	@bash .ci/setup --require-all
+	@$(PYTHON) -m tools.pictures $(ARGS)
 
 kernels: setup   ## compile the CUDA kernels that the package ships; needs no GPU
 	@$(PYTHON) -m edge.engine.cuda.compile

@@ -314,6 +314,8 @@ def _head() -> Iterator[str]:
     yield "keys of the line such as `stream`, and `repeated`: how many lines of the same event and stream were left out"
     yield "in the minute before. An error that ends the command is still said in words."
     yield ""
+    yield "<!-- not run: it takes root -->"
+    yield ""
     yield "    sudo systemctl edit edge-runtime     # [Service] Environment=EDGE_LOG=json"
     yield "    journalctl -u edge-runtime -o cat | jq 'select(.event == \"device-throttled\")'"
     yield ""

@@ -33,9 +33,9 @@ def echo_pairs(pairs: Iterable[tuple[str, str]]) -> None:
         click.echo(f"{name:<{width}}  {value}".rstrip())
 
 
-def make_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def make_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """Return a table whose columns after the first are right-aligned."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right")
     for row in rows:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import threading
 from pathlib import Path
@@ -14,10 +16,9 @@ from edge.cli.options import SECONDS
 from edge.cli.paths import FOLDER, Command
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, Group
     from rich.live import Live
     from rich.progress import Progress, TaskID
-    from rich.table import Table
 
     from edge.config.schema import MqttConfig
     from edge.demo.show import DemoHooks, DemoReport
@@ -150,7 +151,9 @@ def _mqtt_config(broker: str | None) -> MqttConfig | None:
     return MqttConfig(host=host, port=int(port), site="demo", tls=False)
 
 
-def _live_table(report: RunReport) -> Table:
+def _live_table(report: RunReport) -> Group:
+    from rich.console import Group
+
     from edge.cli.output import make_table
 
     content = report.as_json()
@@ -163,7 +166,7 @@ def _live_table(report: RunReport) -> Table:
         f"{content['seconds']:.0f} s   {content['fps']:.1f} fps   latency p50 {total['p50']:.0f} ms, "
         f"p95 {total['p95']:.0f} ms   {content['published']['mqtt']['delivered']} messages"
     )
-    return make_table(title, ("camera", "state", "fps", "frames", "detections"), rows)
+    return Group(title, make_table(("camera", "state", "fps", "frames", "detections"), rows))
 
 
 def _print_account(result: DemoReport) -> None:
@@ -186,7 +189,7 @@ def _print_account(result: DemoReport) -> None:
         for stream in content["streams"]
     ]
     columns = ("camera", "fps", "decoded", "inferred", "dropped", "at stop", "precision", "recall")
-    Console(highlight=False).print(make_table(None, columns, rows))
+    Console(highlight=False).print(make_table(columns, rows))
     total = content["stages_ms"]["total"]
     click.echo(
         f"\n{_precision_line(result)}\n"
@@ -197,9 +200,15 @@ def _print_account(result: DemoReport) -> None:
         f"counts          {'balance' if not result.problems else 'DO NOT BALANCE'}: "
         "decoded = inferred + dropped + at stop, sent = received\n"
     )
-    # As it was called itself: a command in a .venv is not on everybody's PATH.
-    folder, _, _ = sys.argv[0].rpartition("edge-deploy")
-    click.echo(_NEXT.format(folder=folder))
+    click.echo(_NEXT.format(folder=_folder_of_commands()))
+
+
+def _folder_of_commands() -> str:
+    """Return what has to stand before our commands, as this one was called; nothing where they are on the PATH."""
+    found, called = shutil.which("edge-deploy"), sys.argv[0]
+    if found is not None and os.path.realpath(found) == os.path.realpath(called):
+        return ""
+    return called.removesuffix("edge-deploy") if called.endswith("/edge-deploy") else ""
 
 
 def _precision_line(result: DemoReport) -> str:

@@ -14,13 +14,13 @@ class Certificates:
     key: Path
 
 
-def make_certificates(directory: Path, *, host: str = "localhost") -> Certificates:
-    """Make an authority and a certificate for `host`."""
+def make_certificates(directory: Path, *, host: str = "localhost", also: tuple[str, ...] = ()) -> Certificates:
+    """Make an authority and a certificate for `host`, and for the names in `also`."""
     directory.mkdir(parents=True, exist_ok=True)
     made = Certificates(directory / "ca.pem", directory / "server.pem", directory / "server.key")
     ca_key = directory / "ca.key"
     extensions = directory / "extensions"
-    extensions.write_text(f"subjectAltName=DNS:{host}\n")
+    extensions.write_text("subjectAltName=" + ",".join(f"DNS:{name}" for name in (host, *also)) + "\n")
     key_type = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     _openssl("req", "-x509", *key_type, "-keyout", ca_key, "-out", made.ca, "-days", "2", "-subj", "/CN=test authority")
     request = directory / "request.pem"

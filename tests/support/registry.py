@@ -8,7 +8,7 @@ from pathlib import Path
 
 from edge.registry.login import Login
 from edge.registry.reference import Reference
-from tests.support.certificates import Certificates, make_certificates
+from tests.support.certificates import make_certificates
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
@@ -17,12 +17,12 @@ _HASH = "$2y$05$9GWRuRDFgGQQorkzWV1RKOu3CbLYKURixb2vXaImcON88BT2gYu0."  # of its
 
 
 class Registry:
-    """Started by `with`; `log` is what it wrote, `folder` where its blobs lie."""
+    """Started by `with`; `log` is what it wrote, `folder` where its blobs lie; `also`: other names of this machine."""
 
-    def __init__(self, directory: Path, *, certificates: Certificates | None = None, port: int | None = None) -> None:
+    def __init__(self, directory: Path, *, host: str = "127.0.0.1", also: tuple[str, ...] = ()) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self.certificates = certificates or make_certificates(directory / "tls")
-        self.port = port or free_port()
+        self.certificates = make_certificates(directory / "tls", also=also)
+        self.port = free_port()
         self.folder, self._log_path = directory / "blobs", directory / "registry.log"
         self._process: subprocess.Popen | None = None
         (directory / "htpasswd").write_text(f"{LOGIN.user}:{_HASH}\n")
@@ -34,7 +34,7 @@ class Registry:
                     "version": "0.1",
                     "log": {"level": "info"},
                     "storage": {"filesystem": {"rootdirectory": str(self.folder)}, "delete": {"enabled": True}},
-                    "http": {"addr": f"127.0.0.1:{self.port}", "tls": tls},
+                    "http": {"addr": f"{host}:{self.port}", "tls": tls},
                     "auth": {"htpasswd": {"realm": "lab", "path": str(directory / "htpasswd")}},
                 }
             )

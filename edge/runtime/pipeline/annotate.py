@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import ConfigError, DatasetError
-from edge.media.images import draw_boxes, write_image
+from edge.media.images import draw_boxes, resize, write_image
 from edge.runtime.pipeline.rows import Batch, Row
-from edge.types import FrameHeader, FrameResult, Letterbox, StreamId
+from edge.types import FrameHeader, FrameResult, ImageSize, Letterbox, StreamId
 
 __all__ = ["Annotator", "boxed"]
 
+_LEGIBLE_PX = 512
 _log = logging.getLogger(__name__)
 
 
@@ -65,12 +66,17 @@ class Annotator:
 def boxed(
     canvas: NDArray[np.uint8], letterbox: Letterbox, result: FrameResult, *, labels: Sequence[str]
 ) -> NDArray[np.uint8]:
-    """Return the frame on a canvas without its border, uint8 (fitted height, fitted width, 3), boxes drawn in."""
+    """Return the frame on a canvas without its border, uint8 (height, width, 3), boxes drawn in.
+
+    It has the size to which it was fitted, or the least multiple of it that is wide enough for labels to be read.
+    """
     top, left = letterbox.pad_top, letterbox.pad_left
     fitted, source = letterbox.fitted, letterbox.source
-    image = np.ascontiguousarray(canvas[top : top + fitted.height, left : left + fitted.width])
+    times = -(-_LEGIBLE_PX // fitted.width)
+    size = ImageSize(width=fitted.width * times, height=fitted.height * times)
+    image = np.ascontiguousarray(resize(canvas[top : top + fitted.height, left : left + fitted.width], size))
     found = result.detections
-    xyxy = found.xyxy * np.array([fitted.width / source.width, fitted.height / source.height] * 2, np.float32)
+    xyxy = found.xyxy * np.array([size.width / source.width, size.height / source.height] * 2, np.float32)
     texts = [f"{labels[i]} {score:.2f}" for i, score in zip(found.class_id, found.score, strict=True)]
     draw_boxes(image, xyxy, texts, found.class_id.tolist())
     return image

@@ -87,9 +87,9 @@ def test_a_picture_is_the_frame_without_its_border_and_with_its_boxes(pictures):
     pictures.ask(EAST)
     see(pictures, EAST, boxes=[(320, 180, 960, 540)])
     found = decoded(pictures.ask(EAST))
-    assert found.shape == (54, 96, 3)
-    assert found[2, 90].tolist() == pytest.approx([50] * 3, abs=12)
-    left_edge = found[30, 23:26].astype(int)  # 320 of 1280 px is 24 of 96
+    assert found.shape == (6 * 54, 6 * 96, 3)  # the least multiple on which labels can be read
+    assert found[12, 540].tolist() == pytest.approx([50] * 3, abs=12)
+    left_edge = found[180, 143:146].astype(int)  # 320 of 1280 px is 144 of 576
     assert np.abs(left_edge - 50).max() > 60
 
 

@@ -64,9 +64,12 @@ class FrameCost(_Facts, frozen=True, kw_only=True):
 
 
 class DecodeCost(_Facts, frozen=True, kw_only=True):
-    """Milliseconds of one core for a frame of 1920x1080 that is decoded and scaled in software, by codec."""
+    """Milliseconds of one core for a frame that is decoded and scaled in software, whatever its size; and by codec
+    for the pixels of 1920x1080.
+    """
 
-    values: dict[str, Positive]
+    frame: Positive
+    for_1080p: dict[str, Positive]
     source: str
 
 
@@ -93,7 +96,7 @@ class HostCosts(_Facts, frozen=True, kw_only=True):
     cpu: str
     cores: Count
     frame_ms: FrameCost
-    decode_ms_1080p: DecodeCost
+    decode_ms: DecodeCost
     memory_mib: MemoryCost
     message_bytes: MessageSize
 
@@ -155,7 +158,7 @@ def read_evidence(path: Path) -> Evidence:
     if found.format != FORMAT:
         raise document.error(("format",), f"expected {FORMAT}, got {found.format!r}")
     host = found.host
-    used = {row.source for row in found.engine} | {host.frame_ms.source, host.decode_ms_1080p.source}
+    used = {row.source for row in found.engine} | {host.frame_ms.source, host.decode_ms.source}
     unknown = sorted((used | {host.memory_mib.source, host.message_bytes.source}) - set(found.sources))
     if unknown:
         raise ConfigError(f"{path}: sources that it does not explain: {', '.join(unknown)}; add them to `sources`")

@@ -1,18 +1,36 @@
-"""Which machine of the table this one is, and in which power mode: as its kernel and nvpmodel say."""
+"""This machine: which of the table it is and in which power mode, as it says itself; or as it is measured."""
 
 from __future__ import annotations
 
 import dataclasses
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+from edge.capacity.platform import Platform, platform_here
+from edge.capacity.work import Work
+from edge.config.pipeline import Pipeline
 from edge.device.sensors import read_sensors
 from edge.engine.cuda.jetson_modules import JetsonModule, jetson_module_of
+from edge.engine.kind import BuildRequest, load_kind
+from edge.engine.pipeline_model import open_model
+from edge.engine.section import choose_engine, read_section
+from edge.engine.select import build_and_load
+from edge.errors import EngineError
+from edge.protocols import Engine
+from edge.quantize.account import accounts_of
+from edge.quantize.forms import Forms
+from edge.quantize.precision import precision_of
+from edge.quantize.this_machine import cores_of, measured_here
 from edge.reading import read_file
 from edge.roofline.machines import Machine, find_machine
+from edge.types import Precision
 
-__all__ = ["key_of", "machine_here"]
+__all__ = ["key_of", "machine_here", "measured_platform"]
 
 _KIB = 1024
+_MEASURED_S = 1.0  # of cores, together
+_FEWEST_BATCHES = 3
 
 
 def machine_here(root: Path = Path("/")) -> Machine | None:
@@ -28,6 +46,64 @@ def machine_here(root: Path = Path("/")) -> Machine | None:
     machine = find_machine(key_of(module))
     name = (read_sensors(root).mode or "").partition(" ")[2]
     return dataclasses.replace(machine, mode_name=name) if name in machine.facts.modes else machine
+
+
+def measured_platform(
+    name: str, pipeline: Pipeline, work: Work, *, root: Path = Path("/"), on_round: Callable[[], None] = lambda: None
+) -> Platform:
+    """Return this machine, `this` or `this/CORES`, measured with the model of a pipeline in its precision.
+
+    Raises:
+        ConfigError: if it has not so many cores.
+        EngineError: if no engine here can measure itself, or the model does not run in this precision.
+    """
+    config, precision, kind = pipeline.config.model, work.model.precision, read_section(pipeline).kind
+    table = config.calibration if precision is Precision.INT8 and config.calibration is not None else None
+    accounts = accounts_of(
+        work.model.spec.path,
+        table=None if table is None else pipeline.resolve(table),
+        batch=work.model.spec.batch or work.most_frames,
+        remainder=Precision.FP32,
+    )
+    found = measured_here(accounts, cores=cores_of(name, engine=kind), engine=kind, on_round=on_round)
+    if precision not in found.models:
+        why = found.why_not.get(precision, "engines of a processor compute in fp32 and int8")
+        raise EngineError(f"machine {name!r}: the model was not measured in {precision.value}: {why}")
+    model = found.models[precision]
+    return platform_here(
+        found.machine,
+        frame_s=model.run_s / model.bound.account.batch,
+        core_s=_core_s(pipeline, work),
+        memory_bytes=_memory_bytes(root),
+    )
+
+
+def _core_s(pipeline: Pipeline, work: Work) -> float:
+    """Return the time of cores that the engine takes for a frame: what others take of the machine does not count."""
+    chosen, (file, spec) = choose_engine(pipeline), open_model(pipeline)
+    forms = Forms(spec, precision_of(pipeline, spec, file.graph).table, file=file)
+    request = BuildRequest(
+        precision=work.model.precision,
+        max_batch=work.most_frames,
+        options=chosen.options,
+        score_threshold=pipeline.config.model.score_threshold,
+    )
+    engine = build_and_load(load_kind(chosen.kind), forms, request)
+    try:
+        _infer(engine)  # the first one is slower
+        spent_s, frames = 0.0, 0
+        while spent_s < _MEASURED_S or frames < _FEWEST_BATCHES * engine.max_batch:
+            begun_s = time.process_time()
+            _infer(engine)
+            spent_s, frames = spent_s + time.process_time() - begun_s, frames + engine.max_batch
+        return spent_s / frames
+    finally:
+        engine.close()
+
+
+def _infer(engine: Engine) -> None:
+    engine.start(0, engine.max_batch)
+    engine.wait(0)
 
 
 def key_of(module: JetsonModule) -> str:

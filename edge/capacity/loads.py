@@ -9,7 +9,7 @@ from edge.capacity.demand import Video
 from edge.capacity.evidence import HostCosts, evidence
 from edge.capacity.platform import Platform
 from edge.capacity.work import Work
-from edge.roofline.bound import bound_of_model
+from edge.roofline.bound import ModelBound, bound_of_model
 from edge.types import Precision
 
 __all__ = ["Interval", "Load", "Loads", "loads_of"]
@@ -150,14 +150,7 @@ def loads_of(work: Work, platform: Platform) -> Loads | None:
         batch_s=Interval(least=full.least_s, typical=typical_s),
         latency_s=Interval(least=full.least_s, typical=None if typical_s is None else waited_s + typical_s),
         is_decoder_known=not maker.unknown_codecs,
-        each=(
-            maker.engine(),
-            maker.bandwidth(),
-            maker.memory(),
-            maker.decoder(),
-            maker.processor(),
-            maker.network(),
-        ),
+        each=maker.of_a_processor() if platform.frame_s is not None else maker.of_a_gpu(),
     )
 
 
@@ -196,7 +189,7 @@ class _Batch:
 
 
 def _batch_of(frames: int, work: Work, platform: Platform) -> _Batch | None:
-    account = work.model.account(frames)
+    account = work.model.account(frames, remainder=platform.remainder)
     bound = bound_of_model(account, platform.machine)
     if bound is None:
         return None
@@ -204,17 +197,23 @@ def _batch_of(frames: int, work: Work, platform: Platform) -> _Batch | None:
     compute_s = sum(one.compute_s for one in bound.layers) / account.batch
     kept_bytes = account.weight_bytes if bound.machine.l2_bytes is None else bound.machine.l2_bytes
     reread_bytes = max(account.weight_bytes - kept_bytes, 0.0)
-    factors = platform.factors
+    least_s = max(frames * compute_s, reread_bytes / bound.machine.bytes_per_s)
     return _Batch(
-        least_s=max(frames * compute_s, reread_bytes / bound.machine.bytes_per_s),
-        typical_s=None
-        if factors is None
-        else runs * max(factors.batch_s(bound.least_s, len(bound.layers)), bound.floor_s),
+        least_s=least_s,
+        typical_s=_typical_s(bound, platform, frames=frames, runs=runs, least_s=least_s),
         weight_bytes=account.weight_bytes,
         reread_bytes=reread_bytes,
         moved_bytes=runs * account.moved_bytes,
         precision=account.precision,
     )
+
+
+def _typical_s(bound: ModelBound, platform: Platform, *, frames: int, runs: float, least_s: float) -> float | None:
+    if platform.frame_s is not None:
+        return max(frames * platform.frame_s, least_s)
+    if platform.factors is None:
+        return None
+    return runs * max(platform.factors.batch_s(bound.least_s, len(bound.layers)), bound.floor_s)
 
 
 def _mean_batch(work: Work, platform: Platform, full: _Batch) -> _Batch:
@@ -236,6 +235,30 @@ class _Maker:
     full: _Batch
     mean: _Batch
     host: HostCosts
+
+    def of_a_gpu(self) -> tuple[Load, ...]:
+        return self.engine(), self.bandwidth(), self.memory(), self.decoder(), self.processor(), self.network()
+
+    def of_a_processor(self) -> tuple[Load, ...]:
+        return self.all_of_a_processor(), self.memory(), self.network()
+
+    def all_of_a_processor(self) -> Load:
+        cores = self.platform.cores or 1
+        least = self.work.batches_per_s * self.mean.least_s
+        engine = max(self.work.wanted_fps * self.platform.core_s / cores, least)
+        share = Interval(least=least, typical=engine + (self._decoded_cores + self._handled_cores) / cores)
+        note = f"the engine as measured here; decoding, reading, NMS and messages as on an {self.host.cpu}"
+        if self.platform.doubt is not None:
+            note = f"{note}. Careful: {self.platform.doubt}"
+        return Load(name="processor", unit="cores", used=share.times(cores), share=share, note=note)
+
+    @property
+    def _handled_cores(self) -> float:
+        return self.work.wanted_fps * self.host.frame_ms.value / 1e3
+
+    @property
+    def _decoded_cores(self) -> float:
+        return sum(self._decoded_s(camera.video) for camera in self.work.cameras)
 
     def engine(self) -> Load:
         batch_s = Interval(least=self.mean.least_s, typical=self.mean.typical_s)
@@ -263,6 +286,8 @@ class _Maker:
         if self.platform.is_jetson:
             extra = self._service_bytes
             note = "without what CUDA and TensorRT take for themselves, which is not published"
+        if self.platform.frame_s is not None:
+            extra, note = self._service_bytes, f"the service as measured on an {self.host.cpu}"
         used = Interval(least=least, typical=least + extra)
         return self._load("memory", "B", used, self.platform.memory_bytes, note)
 
@@ -291,10 +316,9 @@ class _Maker:
         return sorted({one.codec for one in videos if one.codec and self.platform.decoder_load(one) is None})
 
     def processor(self) -> Load:
-        typical = self.work.wanted_fps * self.host.frame_ms.value / 1e3
-        what = "reading, NMS and messages"
+        typical, what = self._handled_cores, "reading, NMS and messages"
         if not self.platform.is_jetson:
-            typical += sum(self._decoded_s(camera.video) for camera in self.work.cameras)
+            typical += self._decoded_cores
             what = f"decoding, scaling, {what}"
         note = f"{what}, in cores of an {self.host.cpu}: one of this machine was not measured"
         used = Interval(least=None, typical=typical)
@@ -304,8 +328,9 @@ class _Maker:
         """Return core seconds per second; a codec that was not measured counts as the dearest that was."""
         if video.codec is None:
             return 0.0
-        costs = self.host.decode_ms_1080p.values
-        return video.pixels_per_s / _PIXELS_1080P * costs.get(video.codec, max(costs.values())) / 1e3
+        cost = self.host.decode_ms
+        pixels_ms = cost.for_1080p.get(video.codec, max(cost.for_1080p.values())) * video.pixels / _PIXELS_1080P
+        return video.fps * (cost.frame + pixels_ms) / 1e3
 
     def network(self) -> Load:
         messages, size = self.work.messages, self.host.message_bytes

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from edge.capacity.demand import Video
 from edge.capacity.evidence import Factors, evidence, factors_of
 from edge.roofline.machines import Machine, all_machines
+from edge.roofline.measured import MeasuredMachine
 from edge.roofline.table import Decoder
+from edge.types import Precision
 
-__all__ = ["DecoderLoad", "Platform", "jetson_modes", "jetson_modules", "platform_of"]
+__all__ = ["DecoderLoad", "Platform", "jetson_modes", "jetson_modules", "platform_here", "platform_of"]
 
 _POINT = re.compile(r"(8k|4k|1080p)(\d+)")
 _SIDES_PX = {"8k": (7680, 4320), "4k": (3840, 2160), "1080p": (1920, 1080)}
@@ -37,15 +39,26 @@ class Platform:
         decoder: what is published of it.
         is_jetson: it decodes beside the processor, whether or not figures are published.
         factors: of engines there; None: nothing that could be used was published of such machines.
+        frame_s: how long the engine took for a frame, measured on it, where its processor is what infers.
+        core_s: the time of its cores that this took; other threads use what is left.
+        doubt: what speaks against that measurement; None: nothing.
     """
 
-    machine: Machine
+    machine: Machine | MeasuredMachine
     watts: float | None
     memory_bytes: float | None
     cores: int | None
     decoder: Decoder | None
     is_jetson: bool
     factors: Factors | None
+    frame_s: float | None = None
+    core_s: float = 0.0
+    doubt: str | None = None
+
+    @property
+    def remainder(self) -> Precision:
+        """In what engines compute there what INT8 leaves."""
+        return Precision.FP16 if self.frame_s is None else Precision.FP32
 
     @property
     def called(self) -> str:
@@ -91,18 +104,37 @@ def platform_of(machine: Machine) -> Platform:
     )
 
 
+def platform_here(machine: MeasuredMachine, *, frame_s: float, core_s: float, memory_bytes: float) -> Platform:
+    """Return this machine as it was measured, with a model that took so long, and so much, for a frame."""
+    return Platform(
+        machine=machine,
+        watts=None,
+        memory_bytes=memory_bytes,
+        cores=machine.cores,
+        decoder=None,
+        is_jetson=False,
+        factors=None,
+        frame_s=frame_s,
+        core_s=core_s,
+        doubt=machine.doubt,
+    )
+
+
 def jetson_modules() -> Iterator[Platform]:
     """Yield each Jetson module of the table, uncapped: the most that it can do."""
-    yield from (one for one in map(platform_of, all_machines()) if one.is_jetson)
+    yield from map(platform_of, _jetsons())
+
+
+def _jetsons() -> Iterator[Machine]:
+    yield from (machine for machine in all_machines() if platform_of(machine).is_jetson)
 
 
 def jetson_modes() -> Iterator[Platform]:
     """Yield each Jetson module in each power mode, the smallest module first, and of its modes that of fewest watts."""
-    for module in sorted(jetson_modules(), key=_size):
-        modes = map(platform_of, module.machine.in_each_mode())
+    for module in sorted(_jetsons(), key=_size):
+        modes = map(platform_of, module.in_each_mode())
         yield from sorted(modes, key=lambda one: (one.watts is None, one.watts or 0.0, one.machine.bytes_per_s))
 
 
-def _size(module: Platform) -> tuple[float, float, float]:
-    machine = module.machine
-    return machine.sm_count * machine.gpu_hz, machine.bytes_per_s, module.memory_bytes or 0.0
+def _size(machine: Machine) -> tuple[float, float, float]:
+    return machine.sm_count * machine.gpu_hz, machine.bytes_per_s, machine.facts.memory.gb or 0.0

@@ -31,14 +31,19 @@ class PipelineModel:
     graph: Graph
     precision: Precision
 
-    def account(self, frames: int) -> ModelAccount:
-        """Return the account of a batch of `frames`, or of the batch that the model is fixed to."""
-        return _account(self, self.spec.batch or frames)
+    def account(self, frames: int, *, remainder: Precision = Precision.FP16) -> ModelAccount:
+        """Return the account of a batch of `frames`, or of the batch that the model is fixed to.
+
+        Args:
+            frames: of the batch.
+            remainder: in what is counted what INT8 leaves.
+        """
+        return _account(self, self.spec.batch or frames, remainder)
 
 
 @functools.lru_cache(maxsize=_KNOWN_BATCHES)
-def _account(model: PipelineModel, batch: int) -> ModelAccount:
-    float_type = Precision.FP16 if model.precision is Precision.INT8 else model.precision
+def _account(model: PipelineModel, batch: int, remainder: Precision) -> ModelAccount:
+    float_type = remainder if model.precision is Precision.INT8 else model.precision
     return account_of_model(model.graph, model.spec, batch=batch, float_type=float_type)
 
 

@@ -17,7 +17,7 @@ _SHARE = "s/s"
 _LEAST_FPS = 0.05
 _NOTHING = Interval(least=None, typical=None)
 _HEAD = ("at least", "typical", "resource", "that is")
-_SUMMARY_HEAD = ("cameras", "never more", "GPU", "watts", "verdict", "first", "machine")
+_SUMMARY_HEAD = ("cameras", "never more", "engine", "watts", "verdict", "first", "machine")
 
 
 def work_lines(work: Work) -> Iterator[str]:
@@ -113,14 +113,14 @@ def _summary_cells(answer: Answer) -> tuple[str, ...]:
     loads, fit, watts = answer.loads, answer.fit, answer.platform.watts
     assert loads is not None
     assert fit is not None
-    gpu = loads.each[0].share
+    engine = loads.each[0].share
     verdict = "beyond its bound" if answer.is_beyond_bound else "served" if answer.is_served else "not served"
     if not answer.is_beyond_bound and loads.typical_share is None:
         verdict = _UNKNOWN
     return (
         _UNKNOWN if fit.typical is None else f"{fit.typical}",
         _count(fit.most),
-        f"{_percent(gpu.least)} to {_percent(gpu.typical)}",
+        f"{_percent(engine.least)} to {_percent(engine.typical)}",
         "" if watts is None else f"{watts:g}",
         verdict,
         loads.first.name + ("" if loads.is_decoder_known else ", without the decoder"),

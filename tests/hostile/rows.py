@@ -207,6 +207,8 @@ _SINGLE: Sequence[Row] = (
     ("edge-deploy inspect good.onnx --colour", 2, "No such option"),
     ("edge-deploy capacity", 2, "Missing argument 'PIPELINE'"),
     ("edge-deploy capacity good.yaml --machine orin-nan-8gb", 2, "none of that name (nearest: orin-nano-8gb"),
+    ("edge-deploy capacity good.yaml --machine this/0", 2, "expected a number of cores behind the slash"),
+    ("edge-deploy capacity good.yaml --machine thi", 2, "nearest: this"),
     ("edge-deploy capacity good.yaml --machine /", 2, "there is none of that name"),
     ("edge-deploy capacity good.yaml --machine orin-nx-8gb --all", 2, "leave --machine out"),
     ("edge-deploy capacity good.yaml --headroom nan", 2, "expected a share from 0 to below 1"),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from edge.capacity.fit import Answer
     from edge.capacity.platform import Platform
     from edge.capacity.work import Work
+    from edge.config.pipeline import Pipeline
 
 __all__ = ["capacity"]
 
@@ -27,6 +28,7 @@ __all__ = ["capacity"]
 Examples:
   edge-deploy capacity gates.yaml
   edge-deploy capacity gates.yaml --machine orin-nano-8gb-super/25W --machine orin-nx-16gb
+  edge-deploy capacity gates.yaml --machine this
   edge-deploy capacity gates.yaml --all --assume 1280x720@15/h265
   edge-deploy capacity gates.yaml --stream east=2560x1440@25/h265 --no-look --headroom 0.5 --json
 
@@ -34,7 +36,9 @@ Examples:
 What the figures mean, and what they rest on: docs/capacity.md""",
 )
 @click.argument("path", type=PIPELINE, metavar="PIPELINE")
-@click.option("--machine", "names", multiple=True, metavar="NAME[/MODE]", help="A machine; repeat for more.")
+@click.option(
+    "--machine", "names", multiple=True, metavar="NAME[/MODE]", help="A machine; this: measured here. Repeat."
+)
 @click.option("--all", "is_all", is_flag=True, help="Every machine of the table in every power mode.")
 @click.option(
     "--headroom", type=float, default=0.3, show_default=True, metavar="SHARE", help="Of each resource, left free."
@@ -71,7 +75,7 @@ def capacity(
     is typical by published measurements of models on these boards. Neither is a promise.
 
     Without --machine each Jetson module is judged at the most that it can do, and the smallest that serves the pipeline
-    is named, with its power mode.
+    is named, with its power mode. `--machine this` measures this one, and the model on it.
     """
     from edge.capacity.demand import ASSUMED, video_from_text
     from edge.capacity.fit import answer_of, require_headroom, smallest
@@ -84,13 +88,14 @@ def capacity(
     if names and is_all:
         raise click.UsageError("--all has every machine already; leave --machine out")
     require_headroom(headroom)
-    platforms = _platforms(names, is_all=is_all)
+    known = _known_platforms(names, is_all=is_all)
     told = _stated(stated)
     pipeline = load_pipeline(path)
     model = model_of_pipeline(pipeline)
     base = ASSUMED if assumed is None else video_from_text(assumed)
     cameras = cameras_of(pipeline, stated=told, assumed=base, within_s=None if no_look else within_s)
     work = work_of(pipeline, model, cameras)
+    platforms = [_this(name, pipeline, work) if platform is None else platform for name, platform in known]
     answers = [answer_of(work, platform, headroom=headroom) for platform in platforms]
     best = smallest(work, list(jetson_modes()), headroom=headroom)
     if as_json:
@@ -99,15 +104,32 @@ def capacity(
         _echo(work, answers, best, headroom, is_one=len(names) > 0)
 
 
-def _platforms(names: tuple[str, ...], *, is_all: bool) -> list[Platform]:
+def _known_platforms(names: tuple[str, ...], *, is_all: bool) -> list[tuple[str, Platform | None]]:
+    """Return the machines by their names; None: this one, which is measured when all else is known to be well."""
     from edge.capacity.platform import jetson_modules, platform_of
+    from edge.quantize.this_machine import cores_of, is_this
     from edge.roofline.machines import all_machines, find_machine
+    from edge.roofline.measured import THIS
 
+    for name in names:
+        if is_this(name):
+            cores_of(name)
     if names:
-        return [platform_of(find_machine(name)) for name in dict.fromkeys(names)]
+        asked = dict.fromkeys(names)
+        return [(name, None if is_this(name) else platform_of(find_machine(name, beside=(THIS,)))) for name in asked]
     if not is_all:
-        return list(jetson_modules())
-    return [platform_of(found) for one in all_machines() for found in (one, *one.in_each_mode())]
+        return [(one.called, one) for one in jetson_modules()]
+    every = [platform_of(found) for one in all_machines() for found in (one, *one.in_each_mode())]
+    return [(one.called, one) for one in every]
+
+
+def _this(name: str, pipeline: Pipeline, work: Work) -> Platform:
+    from edge.capacity.here import measured_platform
+    from edge.cli.output import progress_bar
+    from edge.quantize.this_machine import ROUNDS
+
+    with progress_bar("measuring", total=ROUNDS) as bar:
+        return measured_platform(name, pipeline, work, on_round=bar.advance)
 
 
 def _stated(texts: tuple[str, ...]) -> dict[str, Video]:

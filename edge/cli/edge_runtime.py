@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
+from edge.cli.entry import hand_over_interrupts
 from edge.runtime.entry import COMMANDS
 from edge.runtime.entry import main as run_light
 
@@ -15,6 +16,7 @@ def main() -> NoReturn:
     """Run the command."""
     arguments = sys.argv[1:]
     if arguments and arguments[0] in COMMANDS:
+        hand_over_interrupts()
         sys.exit(run_light(arguments[0], arguments[1:]))
     from edge.cli.run_command import run_command
     from edge.cli.runtime_commands import edge_runtime

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import click
 
+from edge.cli.entry import hand_over_interrupts
 from edge.errors import ConfigError, DeployError, EdgeError, MissingDependencyError, ModelError
 from edge.stdout import stdout_problem
 
@@ -37,6 +38,7 @@ def run_command(command: click.Command, *, is_service: bool = False) -> NoReturn
 def exit_code_of(command: click.Command, *, is_service: bool) -> int:
     """Run `command` and return its exit code, with every error told."""
     try:
+        hand_over_interrupts()
         code = command.main(standalone_mode=False)
         return _full_stdout() or (code if isinstance(code, int) else 0)
     except click.ClickException as error:

@@ -14,6 +14,7 @@ import click
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS
 from edge.cli.paths import FOLDER, Command
+from edge.cli.run_command import INTERRUPTED
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -102,6 +103,9 @@ def demo(cameras: int, seconds: float, precision: str, broker: str | None, folde
         _print_account(result)
     for problem in result.problems:
         click.echo(f"error: {problem}", err=True)
+    if stop.is_interrupted:
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
     return _FAILED if result.problems else 0
 
 

@@ -17,7 +17,7 @@ from edge.cli.commands.run import stop_on_signals
 from edge.cli.fleet import choose, targets_option
 from edge.cli.lazy import verbosity_option
 from edge.cli.paths import Command
-from edge.cli.run_command import tell
+from edge.cli.run_command import INTERRUPTED, tell
 
 __all__ = ["open_page"]
 
@@ -56,6 +56,9 @@ def open_page(target: str, targets_path: Path | None, port: int | None, has_brow
         with _in_browser(address) if has_browser else contextlib.nullcontext():
             tell("Ctrl-C ends it")
             _wait(stop)
+    if stop.is_interrupted:
+        tell("interrupted")
+        return INTERRUPTED
     return 0
 
 

@@ -80,8 +80,8 @@ def run(
     SIGHUP (systemctl reload) takes over the streams of the pipeline file: added, removed and changed ones;
     the others do not miss a frame. A file that cannot be used is refused in the log, and all goes on.
 
-    What is in flight is inferred and published before it ends. Exits with 3 when a stream was down at
-    the end, or an output has delivered nothing; as a service that is told to stop, with 0.
+    What is in flight is inferred and published before it ends. Exits with 130 after Ctrl-C, with 3 when a
+    stream was down at the end, or an output has delivered nothing; as a service that is told to stop, with 0.
     """
     from edge.runtime.serve.serve import Serving, open_serving, serve
 
@@ -111,6 +111,9 @@ def run(
     if is_stopped and release_dir is not None:
         # Systemd takes any other code for a failure, and a failure of a release for a reason to leave it.
         return 0
+    if stop.is_interrupted:
+        say("interrupted")
+        return INTERRUPTED
     return _UNREACHABLE if report.has_failed_streams or report.silent_outputs else 0
 
 
@@ -131,13 +134,19 @@ def _stats_writer(path: Path | None) -> Callable[[str], None]:
     return write
 
 
+class Stop(threading.Event):
+    """Set when the command is to end; `is_interrupted`: somebody has pressed Ctrl-C."""
+
+    is_interrupted = False
+
+
 @contextmanager
-def stop_on_signals(reload: threading.Event | None = None) -> Iterator[threading.Event]:
+def stop_on_signals(reload: threading.Event | None = None) -> Iterator[Stop]:
     """Give an event that SIGTERM, SIGINT and SIGHUP set; a second SIGINT ends the process at once.
 
     With `reload`, SIGHUP sets that instead, unless it is that of a terminal which was closed.
     """
-    stop = threading.Event()
+    stop = Stop()
     is_service = reload is not None and not _has_terminal()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -148,6 +157,7 @@ def stop_on_signals(reload: threading.Event | None = None) -> Iterator[threading
         if number == signal.SIGHUP and is_service and reload is not None:
             reload.set()
         else:
+            stop.is_interrupted = number == signal.SIGINT
             stop.set()
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}

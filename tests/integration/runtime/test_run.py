@@ -236,6 +236,18 @@ def test_sigterm_drains_and_says_offline(run, clip, broker, subscribe):
     assert collector.numbers()["a"] == list(range(1, stats["streams"][0]["inferred"] + 1))
 
 
+def test_ctrl_c_ends_a_run_with_its_account_and_130(run, clip, tmp_path):
+    """A service is stopped by SIGTERM, and is no failure then: see above."""
+    process = run.start(run.write([{"id": "a", "uri": str(clip), "loop": True, "realtime": True}]))
+    out = tmp_path / "out.jsonl"
+    wait_until(lambda: out.exists() and "edge.detections/1" in out.read_text(), what="frames", timeout_s=60)
+    process.send_signal(signal.SIGINT)
+    stats, told = run.finish(process, expected=130)
+
+    assert stats["balanced"]
+    assert told.splitlines()[-2:] == ["the counts balance", "interrupted"]
+
+
 def test_a_second_interrupt_ends_the_process_at_once(run, clip, tmp_path):
     path = run.write([{"id": "a", "uri": str(clip), "loop": True}])
     process = run.start(path)

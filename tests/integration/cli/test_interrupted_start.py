@@ -1,0 +1,73 @@
+"""Ctrl-C while a command is still being imported: on a slow disk that takes seconds."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+SCRIPTS = Path(sys.executable).parent
+SLOW = "import pathlib, time\npathlib.Path({mark!r}).touch()\ntime.sleep(600)\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "slow"),
+    [
+        (["edge-deploy", "--help"], "click"),  # before anything of the command is there
+        (["edge-runtime", "doctor"], "click"),
+        (["edge-deploy", "doctor"], "rich"),  # what a command imports by itself
+        (["edge-deploy", "inspect", "model.onnx"], "onnx"),
+    ],
+)
+def test_ctrl_c_during_imports_is_answered_in_one_word(tmp_path, command, slow):
+    mark, temporary = tmp_path / "importing", tmp_path / "tmp"
+    temporary.mkdir()
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / f"{slow}.py").write_text(SLOW.format(mark=str(mark)))
+    (tmp_path / "model.onnx").write_bytes(b"\x08\x07")
+    process = subprocess.Popen(
+        [shutil.which(command[0], path=str(SCRIPTS)), *command[1:]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "modules"), "TMPDIR": str(temporary)},
+    )
+    try:
+        wait_until(mark.exists, what="it imports", timeout_s=60)
+        process.send_signal(signal.SIGINT)
+        printed, told = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert (process.returncode, printed, told.strip()) == (130, "", "interrupted")
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_command_that_was_begun_in_the_background_is_not_interrupted(tmp_path):
+    """A shell without job control has `&` ignore Ctrl-C."""
+    ended = subprocess.run(
+        [shutil.which("edge-deploy", path=str(SCRIPTS)), "--version"],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(_asks_itself(tmp_path))},
+    )
+    assert "SIG_IGN" in ended.stderr
+
+
+def _asks_itself(folder):
+    (folder / "click.py").write_text(
+        "import signal, sys, os\n"
+        "print(signal.getsignal(signal.SIGINT).name, file=sys.stderr, flush=True)\n"
+        "os._exit(0)\n"
+    )
+    return folder

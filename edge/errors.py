@@ -10,6 +10,7 @@
     ├─ SourceError             a stream cannot be read (now)                 counted, reported, retried
     │  └─ EndOfStream          a file has been read to its end
     ├─ PublishError            messages cannot be sent                       exit 3
+    ├─ ClusterError            a cluster cannot be reached, or went away     exit 3
     ├─ VerificationError       what was measured is not what was promised     exit 4
     ├─ DeployError             a bundle, a push or a device failed            exit by its code, see EXIT_CODE_OF
     └─ MissingDependencyError  a library is not installed                    exit 2 (service: 78)
@@ -24,6 +25,7 @@ from types import MappingProxyType
 
 __all__ = [
     "CalibrationError",
+    "ClusterError",
     "ConfigError",
     "DatasetError",
     "DeployError",
@@ -108,6 +110,12 @@ class EndOfStream(SourceError):  # noqa: N818 - the field's own name for it
 
 class PublishError(EdgeError):
     """The broker cannot be reached or refuses us."""
+
+    exit_code = 3
+
+
+class ClusterError(EdgeError):
+    """The scheduler or the workers of a cluster cannot be reached, or are gone."""
 
     exit_code = 3
 

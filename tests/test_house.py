@@ -38,6 +38,8 @@ OWNERS = {
     "click": "cli/",
     "cutlass_cppgen": "engine/cuda/cutlass.py",
     "cv2": "media/images.py",
+    "dask": "quantize/cluster/binding.py",
+    "distributed": "quantize/cluster/binding.py",
     "google": "model/binding.py",  # protobuf's decode error comes out of onnx.load
     "gi": "media/gstreamer/binding.py",
     "msgspec": "",
@@ -61,6 +63,8 @@ WHEN_USED = {
     "av",
     "cutlass_cppgen",
     "cv2",
+    "dask",
+    "distributed",
     "gi",
     "onnx",
     "openvino",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import MAX_DROP, engine_option
 from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, Command
@@ -28,7 +29,8 @@ Examples:
   edge-deploy calibrate yolo11s.onnx --images gates/ -o yolo11s-gates.calib.json --method mse
   edge-deploy calibrate yolo11s.onnx --images day1/ --method mse --save-histograms day1.npz
   edge-deploy calibrate yolo11s.onnx --histograms day1.npz --histograms day2.npz --method mse
-  edge-deploy calibrate yolo11s.onnx --images gates/ --engine tensorrt --calibrator entropy2 --batch 8""",
+  edge-deploy calibrate yolo11s.onnx --images gates/ --engine tensorrt --calibrator entropy2 --batch 8
+  edge-deploy calibrate yolo11s.onnx --images /nfs/gates/ --cluster tls://scheduler:8786""",
 )
 @click.argument("model", type=MODEL)
 @click.option("--images", type=IMAGES, metavar="DIR", help="100 to 2000 images like those of the cameras.")
@@ -70,6 +72,7 @@ Examples:
     default=1,
     help="Images on one canvas; the result is the same, but for that of some calibrators.",
 )
+@crew_options
 @click.option("--skip-undecodable", "is_skipping", is_flag=True, help="Leave out files that cannot be decoded.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
@@ -82,6 +85,8 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
     written. Half of the images (of more than 128: a third) are kept apart for that.
 
     With --calibrator the engine's own library chooses the ranges, from the same pixels; its cache becomes the table.
+
+    With --workers or --cluster others look, try and prove: the table is the same, byte for byte (docs/cluster.md).
     """
     from edge.calibrate.files import write_all
     from edge.calibrate.observations_file import observations_bytes
@@ -93,9 +98,11 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
 
     _require_sense(**asked)
     _require_calibrator_alone(save_histograms, **asked)
-    options, kind = _options(model, **asked), usable_kind(asked["engine"])
-    with stage_bars() as bars:
-        done = run(options, kind, CalibrationHooks(on_stage=bars.stage, on_step=bars.advance))
+    kind = usable_kind(asked["engine"])
+    spread = {name: asked.pop(name) for name in ("cluster", "workers", "mixes_cpus")}
+    options = _options(model, **asked)
+    with crew_that(kind=kind, **spread) as crew, stage_bars() as bars:
+        done = run(options, kind, CalibrationHooks(on_stage=bars.stage, on_step=bars.advance), crew=crew)
     files = {out: table_text(done.table).encode()}
     if save_histograms is not None:
         files[save_histograms] = observations_bytes(done.observations)
@@ -159,6 +166,9 @@ def _require_sense(
 def _require_calibrator_alone(save_histograms: Path | None, *, calibrator: str | None, **asked: Any) -> None:
     """A calibrator of a library chooses ranges itself and shows no histogram."""
     others = {"--method": asked["method"], "--histograms": asked["histograms"], "--save-histograms": save_histograms}
+    spread = [f"--{name}" for name in ("cluster", "workers") if asked[name] is not None]
+    if calibrator is not None and spread:
+        raise click.UsageError(f"--calibrator {calibrator} sees all images in one process: leave out {spread[0]}")
     settings = {"--quantile": asked["quantile"], "--cutoff": asked["cutoff"]}
     if calibrator is not None and (found := [option for option, value in others.items() if value]):
         raise click.UsageError(f"--calibrator {calibrator} chooses ranges itself: leave out {found[0]}")

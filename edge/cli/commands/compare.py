@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import engine_option
 from edge.cli.paths import IMAGES, MODEL, READ, WRITTEN, Command
@@ -37,25 +38,34 @@ Examples:
 @click.option("--images", type=IMAGES, required=True, metavar="DIR", help="Folder of images.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N images, by name.")
 @engine_option
+@crew_options
 @click.option("--html", "page", type=WRITTEN, metavar="FILE", help="Also write a page with plots.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
 def compare(
-    model: Path, table: Path, images: Path, limit: int | None, engine: str, page: Path | None, as_json: bool
+    model: Path,
+    table: Path,
+    images: Path,
+    limit: int | None,
+    engine: str,
+    page: Path | None,
+    as_json: bool,
+    **spread: Any,
 ) -> None:
     """Compare INT8 with float, layer by layer: signal lost, time saved.
 
     SQNR is the signal to quantization noise of a layer's output, with everything in front of it in INT8 as well; what
     it adds itself is measured against the same layer in float on the same input. Times are medians for one frame on one
-    thread of this machine, not of a Jetson.
+    thread of this machine, not of a Jetson, also where --workers or a --cluster measure what is lost.
     """
     from edge.cli.output import echo_json, progress_bar
     from edge.engine.select import usable_kind
     from edge.quantize.comparison import TIMED_RUNS, ComparisonOptions, compare_model, images_to_compare
 
     options = ComparisonOptions(model=model, table=table, images=images, limit=limit)
-    with progress_bar("compare", total=len(images_to_compare(options)) + TIMED_RUNS) as bar:
-        found = compare_model(options, usable_kind(engine), on_step=bar.advance)
+    kind, count = usable_kind(engine), len(images_to_compare(options)) + TIMED_RUNS
+    with crew_that(kind=kind, **spread) as crew, progress_bar("compare", total=count) as bar:
+        found = compare_model(options, kind, on_step=bar.advance, crew=crew)
     if found.untimed is not None:
         click.echo(f"warning: no times: {found.untimed}", err=True)
     if as_json:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import engine_option
 from edge.cli.paths import IMAGES, LABELS, MODEL, READ, Command
@@ -47,6 +48,7 @@ Examples:
     help="Calibration table: measure INT8 as a pipeline with it would run.",
 )
 @engine_option
+@crew_options
 @click.option("--pycocotools", "is_cross_checked", is_flag=True, help="Also measure with pycocotools (extra: coco).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
@@ -59,6 +61,7 @@ def evaluate(
     engine: str,
     is_cross_checked: bool,
     as_json: bool,
+    **spread: Any,
 ) -> None:
     """Measure COCO mAP on labelled images, through exactly what the device runs.
 
@@ -81,8 +84,9 @@ def evaluate(
         table=table,
         is_cross_checked=is_cross_checked,
     )
-    with progress_bar("evaluate", total=len(list_images(images))) as bar:
-        result = evaluate_model(options, usable_kind(engine), on_image=bar.advance)
+    kind, count = usable_kind(engine), len(list_images(images))
+    with crew_that(kind=kind, **spread) as crew, progress_bar("evaluate", total=count) as bar:
+        result = evaluate_model(options, kind, on_image=bar.advance, crew=crew)
     content = result.as_json()
     if as_json:
         echo_json(content)

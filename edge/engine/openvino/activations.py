@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.engine.openvino.binding import available_cores, name_and_version
+from edge.engine.cores import available_cores
+from edge.engine.openvino.binding import name_and_version
 from edge.engine.openvino.compiler import Compiler, largest_name
 from edge.engine.openvino.rows import Rows, require_rows
 from edge.errors import EngineError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import threading
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from edge.errors import EngineError, MissingDependencyError
 from edge.types import Precision
 
-__all__ = ["available_cores", "core", "import_openvino", "name_and_version", "require_precision"]
+__all__ = ["core", "import_openvino", "name_and_version", "require_precision"]
 
 _making = threading.Lock()
 
@@ -71,8 +70,3 @@ def require_precision(precision: Precision) -> None:
 
 def _capabilities() -> list[str]:
     return sorted(core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
-
-
-def available_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0))

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.engine.openvino.binding import available_cores, name_and_version, require_precision
+from edge.engine.cores import available_cores
+from edge.engine.openvino.binding import name_and_version, require_precision
 from edge.engine.openvino.compiler import Compiler
 from edge.engine.openvino.rows import Rows, require_rows
 from edge.errors import EngineError

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from edge.engine.cores import available_cores
 from edge.engine.kind import Peak
-from edge.engine.openvino.binding import available_cores, core, import_openvino
+from edge.engine.openvino.binding import core, import_openvino
 from edge.engine.openvino.int8 import why_int8_in_float
 
 __all__ = ["cpu_peaks"]

@@ -1,0 +1,1 @@
+"""The work of a calibration, an evaluation or a comparison over the workers of a Dask cluster (docs/cluster.md)."""

@@ -1,0 +1,259 @@
+"""Workers that do not fit are refused by name; schedulers that are not there, or go, are told of; exit codes."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from edge.version import __version__
+from tests.support.certificates import make_certificates
+from tests.support.command_line import start, typed
+from tests.support.dask_cluster import ROOT, DaskCluster
+from tests.support.ports import free_port
+from tests.support.wait import wait_until
+
+MSE = ("calibrate", "m.onnx", "--images", "images", "--method", "mse", "-o", os.devnull + "-never")
+EVALUATE = ("evaluate", "m.onnx", "--images", "images", "--labels", "labels", "--json")
+
+
+def spread(place, cluster, *options, expected=0, env=None):
+    out, err = typed(place, *EVALUATE, "--cluster", cluster.address, *options, expected=expected, env=env)
+    return json.loads(out) if expected == 0 else err
+
+
+def copy_of_edge(folder, **changed):
+    shutil.copytree(ROOT / "edge", folder / "edge", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, content in changed.items():
+        (folder / "edge" / f"{name}.py").write_text(content)
+    return {"PYTHONPATH": str(folder)}
+
+
+def test_a_worker_of_another_version_is_refused_by_name(origin, tmp_path, empty_cluster):
+    version = (ROOT / "edge/version.py").read_text().replace(__version__, "9.9.9")
+    empty_cluster.start_worker()
+    empty_cluster.start_worker(env=copy_of_edge(tmp_path, version=version))
+
+    told = spread(origin, empty_cluster, expected=2)
+
+    assert "error: worker tcp://127.0.0.1:" in told
+    assert f"on {socket.gethostname()} cannot take part: edge-deploy 9.9.9 there, {__version__} here" in told
+
+
+def test_a_worker_of_the_same_version_and_other_code_is_refused(origin, tmp_path, empty_cluster):
+    digest = (ROOT / "edge/digest.py").read_text() + "\n"
+    empty_cluster.start_worker(env=copy_of_edge(tmp_path, digest=digest))
+
+    assert "cannot take part: its code " in spread(origin, empty_cluster, expected=2)
+
+
+def test_a_worker_without_edge_deploy_is_refused(origin, tmp_path, empty_cluster):
+    (tmp_path / "edge.py").touch()
+    empty_cluster.start_worker(env={"PYTHONPATH": str(tmp_path)})
+
+    told = spread(origin, empty_cluster, expected=2)
+
+    assert "cannot take part: it has not this edge-deploy: ModuleNotFoundError: No module named 'edge." in told
+
+
+def test_a_worker_that_computes_otherwise_is_refused_unless_that_is_asked_for(origin, empty_cluster):
+    empty_cluster.start_worker(env={"ONEDNN_MAX_CPU_ISA": "AVX2"})
+
+    told = spread(origin, empty_cluster, expected=2)
+    allowed = spread(origin, empty_cluster, "--mixed-cpus")
+
+    assert "cannot take part: limits on them ONEDNN_MAX_CPU_ISA=AVX2 there, none here" in told
+    assert "--mixed-cpus" in told
+    assert allowed["images"] == 24
+
+
+def test_one_that_comes_later_and_does_not_fit_is_left_out_and_told_of(origin, alone, tmp_path, empty_cluster):
+    empty_cluster.start_worker()
+    process = start(
+        origin, "calibrate", "m.onnx", "--images", "images", "-o", tmp_path / "t.json", "--cluster",
+        empty_cluster.address,
+    )  # fmt: skip
+    try:
+        assert process.stderr.readline().startswith("observe")
+        empty_cluster.start_worker(env={"ONEDNN_MAX_CPU_ISA": "AVX2"})
+        told = process.communicate(timeout=300)[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert process.returncode == 0
+    assert "warning: worker tcp://127.0.0.1:" in told
+    assert "ONEDNN_MAX_CPU_ISA=AVX2 there" in told
+    assert (tmp_path / "t.json").read_bytes() == alone["table"]
+
+
+def test_no_scheduler_is_there(origin):
+    told = typed(origin, *EVALUATE, "--cluster", f"tcp://127.0.0.1:{free_port()}", expected=3)[1]
+
+    assert "no Dask scheduler answers there" in told
+
+
+def test_something_else_is_there(origin):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_answer_as_a_web_server, args=(server,), daemon=True).start()
+        told = typed(origin, *EVALUATE, "--cluster", f"tcp://127.0.0.1:{server.getsockname()[1]}", expected=3)[1]
+
+    assert "no Dask scheduler answers there" in told
+
+
+def _answer_as_a_web_server(server):
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        with connection:
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def test_the_scheduler_goes_in_the_middle(origin, tmp_path, empty_cluster):
+    empty_cluster.start_worker()
+    out = tmp_path / "t.json"
+    process = start(origin, "calibrate", "m.onnx", "--images", "images", "-o", out, "--cluster", empty_cluster.address)
+    try:
+        while "search" not in (line := process.stderr.readline()):
+            assert line
+        empty_cluster.scheduler.kill()
+        told = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert process.returncode == 3, told
+    assert "the scheduler is gone" in told
+    assert "Traceback" not in told
+    assert not out.exists()
+
+
+def test_a_scheduler_with_certificates_wants_them_from_everybody(origin, tmp_path):
+    made = make_certificates(tmp_path / "certificates", host="127.0.0.1")
+    files = {"ca": made.ca, "cert": made.certificate, "key": made.key}
+    options = [part for name, path in files.items() for part in (f"--tls-{name}{'-file' * (name == 'ca')}", str(path))]
+    names = {"ca": "CA_FILE", "cert": "CLIENT__CERT", "key": "CLIENT__KEY"}
+    env = {f"DASK_DISTRIBUTED__COMM__TLS__{names[name]}": str(path) for name, path in files.items()}
+    cluster = DaskCluster(tmp_path / "dask", *options, listen="tls://127.0.0.1:0")
+    try:
+        cluster.start_worker()
+
+        assert cluster.address.startswith("tls://")
+        assert spread(origin, cluster, env=env)["images"] == 24
+        assert "distributed.comm.tls" in spread(origin, cluster, expected=2)
+        bare = typed(origin, *EVALUATE, "--cluster", cluster.address.replace("tls:", "tcp:"), expected=3)[1]
+        assert "no Dask scheduler answers there" in bare
+    finally:
+        cluster.close()
+
+
+def test_a_damaged_image_is_told_of_as_by_one_process(origin, tmp_path, cluster):
+    place = tmp_path / "place"
+    shutil.copytree(origin, place)
+    damaged = sorted(place.glob("images/*"))[9]
+    damaged.write_bytes(b"no image")
+
+    for arguments in (EVALUATE, MSE):
+        here = typed(place, *arguments, expected=2)[1]
+        there = typed(place, *arguments, "--cluster", cluster.address, expected=2)[1]
+        assert there == here
+        assert damaged.name in here
+
+
+@pytest.mark.parametrize("stage", ["observe", "search"])
+def test_ctrl_c_ends_it_and_leaves_nothing(origin, tmp_path, stage):
+    process = start(origin, "calibrate", "m.onnx", "--images", "images", "-o", tmp_path / "t.json", "--workers", "2")
+    try:
+        while stage not in (line := process.stderr.readline()):
+            assert line
+        os.killpg(process.pid, signal.SIGINT)
+        told = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
+    wait_until(lambda: not members_of(process.pid), what="all processes have ended", timeout_s=30)
+    assert not (tmp_path / "t.json").exists()
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
+def test_when_it_is_killed_its_workers_end_with_it(origin, tmp_path, how):
+    process = start(origin, "calibrate", "m.onnx", "--images", "images", "-o", tmp_path / "t.json", "--workers", "2")
+    try:
+        while "observe" not in (line := process.stderr.readline()):
+            assert line
+        assert len(members_of(process.pid)) >= 3
+        process.send_signal(getattr(signal, how))
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
+
+    wait_until(lambda: not members_of(process.pid), what="all processes have ended", timeout_s=60)
+
+
+def test_workers_of_this_machine_listen_to_nobody_but_their_own(origin, tmp_path):
+    process = start(origin, "calibrate", "m.onnx", "--images", "images", "-o", tmp_path / "t.json", "--workers", "2")
+    try:
+        while "observe" not in (line := process.stderr.readline()):
+            assert line
+        addresses = listening(members_of(process.pid))
+        greetings = {address: plain_greeting(*address) for address in addresses}
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+    assert len(addresses) >= 3  # the scheduler and two workers, at least
+    assert {host for host, _ in addresses} == {"127.0.0.1"}
+    # A Dask server greets first; of these nobody says a word to one without their certificate, or only HTTP's 404.
+    assert all(said == b"" or said.startswith(b"HTTP/1.1 404 ") for said in greetings.values()), greetings
+
+
+def members_of(group):
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split() if entry.isdigit() else None
+        except OSError:
+            continue
+        if fields and int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(entry))
+    return found
+
+
+def listening(processes):
+    """Return (host, port) of the TCP sockets at which processes listen, as the kernel tells them."""
+    inodes = set()
+    for process in processes:
+        for descriptor in os.listdir(f"/proc/{process}/fd"):
+            try:
+                inodes.add(os.readlink(f"/proc/{process}/fd/{descriptor}"))
+            except OSError:
+                continue
+    found = set()
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in Path(f"/proc/{processes[0]}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+                host, port = fields[1].split(":")
+                words = [bytes.fromhex(host[i : i + 8])[::-1] for i in range(0, len(host), 8)]
+                found.add((socket.inet_ntop(family, b"".join(words)), int(port, 16)))
+    return found
+
+
+def plain_greeting(host, port):
+    """Return what a server says to one who speaks no TLS."""
+    with socket.create_connection((host, port), timeout=10) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.settimeout(10)
+        try:
+            return connection.recv(64)
+        except OSError:
+            return b""

@@ -172,6 +172,7 @@ _OUTPUTS = {
     "/dev/null": _STREAM,
 }
 
+_SPREAD = "edge-deploy calibrate good.onnx --images pictures"
 _SINGLE: Sequence[Row] = (
     ("edge-deploy table export good.calib.json -o new --tensorrt 11.0.0", 2, "reads no calibration cache: from 11 on"),
     ("edge-deploy table export good.calib.json -o new --tensorrt ten", 2, "'ten' is no TensorRT version"),
@@ -192,6 +193,23 @@ _SINGLE: Sequence[Row] = (
     ("edge-deploy calibrate good.onnx --histograms gone --method mse", 2, "gone: cannot be read: No such file"),
     ("edge-deploy calibrate good.onnx --images pictures --max-drop nan", 2, "expected mAP points from 0 to 100"),
     ("edge-deploy calibrate good.onnx --images pictures --engine abacus", 2, "there is no engine 'abacus'"),
+    (f"{_SPREAD} --workers 0", 2, "0 is not in the range"),
+    (f"{_SPREAD} --workers -1", 2, "-1 is not in the range"),
+    (f"{_SPREAD} --workers 1000000", 2, "1000000 is not in the range"),
+    (f"{_SPREAD} --workers two", 2, "'two' is not a valid integer"),
+    (f"{_SPREAD} --workers 2 --cluster tcp://a:1", 2, "--cluster and --workers: give one of the two"),
+    (f"{_SPREAD} --mixed-cpus", 2, "--mixed-cpus is about the workers of a --cluster, and none is named"),
+    (f"{_SPREAD} --workers 2 --mixed-cpus", 2, "--mixed-cpus is about the workers of a --cluster"),
+    (f"{_SPREAD} --cluster scheduler", 2, "'scheduler': expected the address of a Dask scheduler, as tls://HOST:8786"),
+    (f"{_SPREAD} --cluster scheduler:8786", 2, "expected the address of a Dask scheduler"),
+    (f"{_SPREAD} --cluster http://scheduler:8786", 2, "expected the address of a Dask scheduler"),
+    (f"{_SPREAD} --cluster tcp://scheduler:99999", 2, "expected the address of a Dask scheduler"),
+    (f"{_SPREAD} --cluster tcp://:8786", 2, "expected the address of a Dask scheduler"),
+    (f"{_SPREAD} --cluster tls://127.0.0.1:1", 2, "certificates are named in Dask's configuration"),
+    (f"{_SPREAD} --cluster tcp://127.0.0.1:1", 3, "tcp://127.0.0.1:1: no Dask scheduler answers there"),
+    ("edge-deploy calibrate good.onnx --images pictures --calibrator minmax --workers 2", 2, "leave out --workers"),
+    ("edge-deploy evaluate good.onnx --images pictures --labels labels --workers 0", 2, "0 is not in the range"),
+    ("edge-deploy compare good.onnx --images pictures --table good.calib.json --cluster x", 2, "a Dask scheduler"),
     ("edge-runtime run", 2, "give --pipeline FILE or --release DIR"),
     ("edge-runtime run --pipeline good.yaml --release folder", 2, "give --pipeline FILE or --release DIR"),
     ("edge-runtime run --pipeline good.yaml --duration nan", 2, "expected a finite number of seconds"),

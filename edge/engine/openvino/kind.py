@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import msgspec
 
 from edge.engine.averaging import Averaging
+from edge.engine.cores import available_cores
 from edge.engine.kind import BuildRequest, DoctorFinding, EngineKind, ModelForms, Peak, Plan, QdqForm
 from edge.engine.openvino.activations import OpenVinoActivations
-from edge.engine.openvino.binding import available_cores, name_and_version, require_precision
+from edge.engine.openvino.binding import name_and_version, require_precision
 from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.engine.openvino.facts import FACTS
 from edge.engine.openvino.int8 import why_int8_in_float

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from edge.engine.cores import available_cores
 from edge.engine.openvino.bandwidth import Bandwidths
-from edge.engine.openvino.binding import available_cores, core, import_openvino, name_and_version
+from edge.engine.openvino.binding import core, import_openvino, name_and_version
 from edge.engine.openvino.int8 import why_int8_in_float
 from edge.roofline.measured import MeasuredMachine, Rate, WorkingSet
 from edge.types import Precision

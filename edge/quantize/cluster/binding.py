@@ -20,6 +20,8 @@ from edge.errors import ClusterError, ConfigError, MissingDependencyError
 __all__ = [
     "CONNECT_S",
     "Future",
+    "ask_scheduler",
+    "ask_workers",
     "connected",
     "is_killed_worker",
     "started_here",
@@ -115,7 +117,7 @@ def started_here(workers: int, *, threads: int) -> Iterator[Any]:
                     host="127.0.0.1",
                     protocol="tls://",
                     security=security,
-                    dashboard_address=None,
+                    scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
                     memory_limit=None,
                     local_directory=folder,
                     silence_logs=logging.CRITICAL,
@@ -150,6 +152,49 @@ def threads_of(client: Any) -> dict[str, int]:
     except Exception as error:  # whatever a broken connection makes of itself
         raise _gone(client) from error
     return found
+
+
+def ask_workers(client: Any, function: Callable[..., Any], *args: Any, workers: Collection[str]) -> dict[str, Any]:
+    """Return what each of `workers` returns or raises, by its address; those that do not answer in time are left out.
+
+    Unlike `submit` this asks a worker that may not have the function: one that is sent a task that it cannot read ends.
+
+    Raises:
+        ClusterError: if the scheduler is gone.
+    """
+    settings = {"on_error": "return", "callback_timeout": _ANSWER_S}
+    try:
+        answers: dict[str, Any] = client.run(function, *args, workers=list(workers), **settings)
+    except TimeoutError:
+        return {} if len(workers) == 1 else _one_by_one(client, function, *args, workers=workers)
+    except Exception as error:
+        if client.status != "running":
+            raise _gone(client) from error
+        return {}
+    return {address: one for address, one in answers.items() if not isinstance(one, OSError)}
+
+
+def _one_by_one(client: Any, function: Callable[..., Any], *args: Any, workers: Collection[str]) -> dict[str, Any]:
+    answers: dict[str, Any] = {}
+    for worker in workers:
+        answers |= ask_workers(client, function, *args, workers=[worker])
+    return answers
+
+
+def ask_scheduler(client: Any, function: Callable[..., Any], *args: Any) -> Any:
+    """Return what the scheduler returns or raises.
+
+    Raises:
+        ClusterError: if it is gone.
+    """
+    try:
+        return client.run_on_scheduler(function, *args, callback_timeout=_ANSWER_S)
+    except (ImportError, AttributeError) as error:
+        return error
+    except Exception as error:
+        if client.status == "running" and not isinstance(error, (OSError, TimeoutError)):
+            return error
+        raise _gone(client) from error
 
 
 def submit(

@@ -69,7 +69,7 @@ class Cluster:
         self._client = client
         self._session = f"edge-{uuid.uuid4().hex}"
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._members = Members(client, self._session, kinds, settings, self._ended.put)
+        self._members = Members(client, kinds, settings)
         self._given: dict[str, set[str]] = {}
         self._jobs = 0
 

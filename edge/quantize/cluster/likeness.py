@@ -2,7 +2,7 @@
 
 Versions, because arithmetic and formats change with them; the code of edge-deploy itself, because a version is not told
 apart from what was changed in it; the processor with its instructions, because sums in another order differ in their
-last bits (docs/adr/0040). Asked of each worker, and of the machine that asks.
+last bits (docs/adr/0042). Asked of each worker, and of the machine that asks.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import edge
 from edge.engine.kinds import facts_of
 from edge.version import __version__
 
-__all__ = ["PROCESSOR", "differences", "likeness_here"]
+__all__ = ["CODE", "PROCESSOR", "differences", "likeness_here"]
 
+CODE = ("edge-deploy", "its code", "Python")
 PROCESSOR = ("processor", "instructions", "limits on them")
 _DIGITS = 12
 _DISTRIBUTIONS = ("numpy", "onnx", "msgspec")

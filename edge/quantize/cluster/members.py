@@ -10,14 +10,14 @@ from typing import Any
 
 from edge.errors import ClusterError, ConfigError, EdgeError
 from edge.quantize.cluster import site
-from edge.quantize.cluster.binding import Future, submit, threads_of
-from edge.quantize.cluster.likeness import PROCESSOR, differences, likeness_here
+from edge.quantize.cluster.binding import ask_scheduler, ask_workers, threads_of
+from edge.quantize.cluster.likeness import CODE, PROCESSOR, differences, likeness_here
 
 __all__ = ["Members", "Settings"]
 
 _LISTED = 5
 _LOOK_EVERY_S = 1.0
-_GREETED_WITHIN_S = 30.0  # of those that were there at first
+_ASKED_AGAIN_S = 30.0  # those that have not answered
 _TOLD_AFTER_S = 3.0
 
 
@@ -42,32 +42,33 @@ class Members:
 
     Args:
         client: of the scheduler.
-        session: begins the names of what is asked.
         kinds: of engines that are needed.
         settings: how the cluster is used.
-        on_end: called by another thread when somebody has answered, so that it is worth looking.
+
+    Raises:
+        ConfigError: if the scheduler has not this edge-deploy, which reads what workers are sent.
+        ClusterError: if it is gone.
     """
 
-    def __init__(
-        self, client: Any, session: str, kinds: Sequence[str], settings: Settings, on_end: Callable[[Future], None]
-    ) -> None:
+    def __init__(self, client: Any, kinds: Sequence[str], settings: Settings) -> None:
         self._client = client
-        self._session = session
         self._kinds = tuple(kinds)
         self._settings = settings
-        self._on_end = on_end
         self._here = likeness_here(kinds)
-        self._asked: dict[str, Future] = {}
         self._fit: dict[str, int] = {}
         self._refused: dict[str, _Refusal] = {}
-        self._began_at = self._last_seen_at = time.monotonic()
+        self._silent: dict[str, float] = {}
+        self._last_seen_at = time.monotonic()
         self._looked_at = -math.inf
         self._has_begun = self._has_told_to_wait = False
+        refusal = self._judge("scheduler", ask_scheduler(client, site.greet, self._kinds), CODE)
+        if refusal is not None:
+            raise _not_alike([refusal])
 
     @property
     def threads(self) -> Mapping[str, int]:
-        """Threads of each, by its address; nobody before all that were there at first have been looked at."""
-        return self._fit if self._has_begun else {}
+        """Threads of each, by its address."""
+        return self._fit
 
     def look(self) -> None:
         """See who has come and gone, where that was not done just now.
@@ -76,64 +77,51 @@ class Members:
             ConfigError: if a worker does not fit that was there at first.
             ClusterError: if the scheduler is gone, or there has been no worker for too long.
         """
-        answered = [address for address, future in self._asked.items() if future.done()]
-        if time.monotonic() - self._looked_at < _LOOK_EVERY_S and not answered:
+        if time.monotonic() - self._looked_at < _LOOK_EVERY_S:
             return
         there = threads_of(self._client)
-        self._looked_at = time.monotonic()
-        self._forget_who_is_not_among(there)
-        self._hear([address for address in answered if address in there], there)
-        for address in there.keys() - self._asked.keys() - self._fit.keys() - self._refused.keys():
-            self._ask(address)
-        self._begin()
-        self._require_somebody()
-
-    def _forget_who_is_not_among(self, there: Mapping[str, int]) -> None:
-        self._asked = {address: future for address, future in self._asked.items() if address in there}
         self._fit = {address: threads for address, threads in self._fit.items() if address in there}
         self._refused = {address: refusal for address, refusal in self._refused.items() if address in there}
+        new = there.keys() - self._fit.keys() - self._refused.keys() - self._still_silent()
+        if new:
+            self._greet({address: there[address] for address in sorted(new)})
+        self._looked_at = time.monotonic()
+        self._require_somebody()
 
-    def _ask(self, address: str) -> None:
-        key = f"{self._session}-greet-{address}-{self._looked_at}"
-        args = (self._client, site.greet, self._kinds)
-        self._asked[address] = submit(*args, key=key, workers=[address], on_end=self._on_end)
+    def _still_silent(self) -> set[str]:
+        """Return who did not answer, and is not to be asked again yet."""
+        now = time.monotonic()
+        return {address for address, since in self._silent.items() if now - since < _ASKED_AGAIN_S}
 
-    def _hear(self, answered: Sequence[str], there: Mapping[str, int]) -> None:
-        for address in answered:
-            future = self._asked.pop(address)
-            if future.status == "cancelled":
-                continue  # it is asked again where it is still there
-            refusal = self._judge(address, future)
-            if refusal is None:
-                self._fit[address] = there[address]
+    def _greet(self, new: Mapping[str, int]) -> None:
+        answers = ask_workers(self._client, site.greet, self._kinds, workers=list(new))
+        for address, threads in new.items():
+            if address not in answers:
+                self._silent[address] = time.monotonic()
                 continue
-            self._refused[address] = refusal
-            if self._has_begun:
-                self._settings.tell(refusal.text)
+            refusal = self._judge(f"worker {address}", answers[address], tuple(self._here))
+            if refusal is None:
+                self._fit[address] = threads
+            else:
+                self._refused[address] = refusal
+                if self._has_begun:
+                    self._settings.tell(refusal.text)
+        if self._refused and not self._has_begun:
+            raise _not_alike(list(self._refused.values()))
+        self._has_begun |= bool(self._fit)
 
-    def _judge(self, address: str, future: Future) -> _Refusal | None:
-        error = future.exception()
-        if error is not None:
-            why = error.problem if isinstance(error, EdgeError) else f"{type(error).__name__}: {error}"
-            return _Refusal(text=f"worker {address} cannot take part: it has not this edge-deploy: {why}")
-        found = dict(future.result())
-        name = f"{address} on {found.pop('host')}"
-        unlike = differences(self._here, found)
+    def _judge(self, called: str, answer: Any, names: Sequence[str]) -> _Refusal | None:
+        """Return why somebody does not fit, going by the properties of these `names`; None: it does."""
+        if isinstance(answer, BaseException):
+            why = answer.problem if isinstance(answer, EdgeError) else f"{type(answer).__name__}: {answer}"
+            return _Refusal(text=f"{called} cannot take part: it has not this edge-deploy: {why}")
+        unlike = {what: text for what, text in differences(self._here, answer).items() if what in names}
         if self._settings.may_mix_processors:
             unlike = {what: text for what, text in unlike.items() if what not in PROCESSOR}
         if not unlike:
             return None
-        text = f"worker {name} cannot take part: {'; '.join(unlike.values())}"
+        text = f"{called} on {answer['host']} cannot take part: {'; '.join(unlike.values())}"
         return _Refusal(text=text, is_by_processor=unlike.keys() <= set(PROCESSOR))
-
-    def _begin(self) -> None:
-        """Begin when all that were there at first have answered, or have had the time to."""
-        is_early = time.monotonic() - self._began_at < _GREETED_WITHIN_S
-        if self._has_begun or (self._asked and is_early):
-            return
-        if self._refused:
-            raise _not_alike(list(self._refused.values()))
-        self._has_begun = bool(self._fit)
 
     def _require_somebody(self) -> None:
         now = time.monotonic()
@@ -145,7 +133,7 @@ class Members:
                 f"cluster: there has been no worker that takes part for {self._settings.patience_s:.0f} s",
                 hint="start some with this very edge-deploy: dask worker ADDRESS --nthreads 1",
             )
-        if waited_s > _TOLD_AFTER_S and not self._asked and not self._has_told_to_wait:
+        if waited_s > _TOLD_AFTER_S and not self._has_told_to_wait:
             self._has_told_to_wait = True
             self._settings.tell(f"there is no worker; waiting for one, {self._settings.patience_s:.0f} s at most")
 

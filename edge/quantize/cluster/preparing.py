@@ -6,9 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from edge.errors import EdgeError
 from edge.quantize.cluster import site
-from edge.quantize.cluster.binding import Future, submit
+from edge.quantize.cluster.binding import Future, is_killed_worker, submit
 from edge.quantize.cluster.members import Members
 from edge.quantize.cluster.wire import Packed
 
@@ -115,6 +114,6 @@ class Preparing:
             self._given.setdefault(address, set()).update(self._packed.models)
             return
         error = None if future.status == "cancelled" else future.exception()
-        if isinstance(error, EdgeError):
+        if error is not None and not is_killed_worker(error) and not isinstance(error, KeyError):
             raise error
         self.forget(address)  # it died meanwhile, or has lost its models: all of it once more

@@ -188,7 +188,7 @@ class Parts:
         if part.killed > _MOST_KILLED:
             raise ClusterError(
                 f"cluster: workers die again and again with the same {len(part.items)} of the items",
-                hint="have they enough memory? each takes what edge-deploy takes on one machine of so many cores",
+                hint="have they enough memory? each takes what one process of as many cores would take",
             )
         self._again(part)
 

@@ -13,6 +13,7 @@ __all__ = ["measured_layer_lines", "measured_lines", "measured_machine_lines", "
 
 _HEAD = ("in", "op/B", "bound", "least us", "measured us", "of it", "share", "run as", "layer")
 _NAMED = 4
+_MANY = 0.5  # of the runs
 _ROUNDS_WORD = "the two best rounds"
 
 
@@ -76,6 +77,11 @@ def _model_lines(model: MeasuredModel) -> Iterator[str]:
         f"least: {model.ratio:.0%} of the roof. Its layers took {1e3 * model.layers_s / frames:.3f} ms, "
         f"{len(model.beside)} other nodes {1e3 * model.beside_s / frames:.3f}{_beside(model.beside)}."
     )
+    if model.interrupted > _MANY:
+        yield (
+            f"  careful: others had a core during {model.interrupted:.0%} of the runs: layers are measured too slow, "
+            "and efficiencies too low"
+        )
     for one in model.far_below:
         yield (
             f"  far below: {one.called}{shape_words(one)}: {1e6 * one.measured_s:.0f} us for at least "

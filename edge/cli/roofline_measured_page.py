@@ -81,7 +81,7 @@ def measured_section(measured: Measured) -> str:
     return f"<h3>Measured</h3>{_lines(measured_lines(measured))}"
 
 
-def worth_section(worth: Worth) -> str:
+def worth_section(worth: Worth, *, times_measured: float | None) -> str:
     """Return the sentences, and least times of both precisions, layers coloured by what they gain."""
     frames = worth.before.account.batch
     rows = [
@@ -96,7 +96,8 @@ def worth_section(worth: Worth) -> str:
         '<p class="note"><span class="key compute"></span>gains by operations<span class="key memory"></span>gains by '
         'bytes alone<span class="key float"></span>gains nothing</p>'
     )
-    return f'<h3>What INT8 is worth</h3>{_lines(worth_lines(worth))}{key}<div class="wide">{picture}</div>'
+    said = _lines(worth_lines(worth, times_measured=times_measured))
+    return f'<h3>What INT8 is worth</h3>{said}{key}<div class="wide">{picture}</div>'
 
 
 def _segment(one: LayerWorth, seconds: float) -> Segment:

@@ -105,7 +105,8 @@ def _machine(roofline: Roofline) -> str:
         return head
     said = "".join(f"<p>{html.escape(text)}</p>" for text in summary_sentences(roofline))
     measured = "" if roofline.measured is None else measured_section(roofline.measured)
-    worth = "" if roofline.worth is None else worth_section(roofline.worth)
+    times = None if roofline.measured is None else roofline.measured.times_faster
+    worth = "" if roofline.worth is None else worth_section(roofline.worth, times_measured=times)
     parts = (_picture(roofline), said, measured, _strips(roofline), worth, _lessons(roofline), _layers(roofline))
     return "".join((head, *parts))
 

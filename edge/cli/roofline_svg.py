@@ -86,7 +86,7 @@ def roofline_svg(
         *_grid(frame), *_ridges(roofs, frame, bytes_per_s),
         *_slope(Slope(label="memory", bytes_per_s=bytes_per_s), roofs, frame),
         *(part for one in slopes for part in _slope(one, roofs, frame, style="roof memory cache")),
-        *_flats(roofs, frame, bytes_per_s), *_dots(dots, frame),
+        *_flats(roofs, frame, max(bytes_per_s, *(one.bytes_per_s for one in slopes), 0.0)), *_dots(dots, frame),
     )  # fmt: skip
     return _svg(_WIDTH, _HEIGHT, title, parts)
 

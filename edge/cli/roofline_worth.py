@@ -18,14 +18,21 @@ _WORDS = {
 }
 
 
-def worth_lines(worth: Worth) -> Iterator[str]:
-    """Yield what is gained as a whole, by which layers in which way, and what the float remainder costs."""
+def worth_lines(worth: Worth, *, times_measured: float | None = None) -> Iterator[str]:
+    """Yield what is gained as a whole, by which layers in which way, and what the float remainder costs.
+
+    Args:
+        worth: by the bounds.
+        times_measured: how many times as fast INT8 was found to be on this machine.
+    """
     kind, frames = precision_word(worth.before.account.precision), worth.before.account.batch
     before_ms, after_ms = 1e3 * worth.before.least_s / frames, 1e3 * worth.after.least_s / frames
     yield (
         f"What INT8 is worth: {before_ms:.3f} ms in {kind}, {after_ms:.3f} in INT8, at least: "
         f"{worth.times_faster:.2f} times as fast, as far as the bounds tell."
     )
+    if times_measured is not None:
+        yield f"  measured on this machine: {times_measured:.2f} times as fast"
     for gain, words in _WORDS.items():
         layers = worth.of(gain)
         if layers:

@@ -302,6 +302,11 @@ class NodeMeter(Protocol):
         """From a batch to its output, the fastest run of all blocks."""
         ...
 
+    @property
+    def interrupted(self) -> float:
+        """Part of the runs, 0 to 1, during which others had a core: their nodes are measured too slow."""
+        ...
+
     def measure(self) -> None:
         """Time one more block of runs.
 

@@ -50,6 +50,13 @@ class Measured:
             if layer.excess(model.resolution_s) > self._noise_of(layer)
         )
 
+    @property
+    def times_faster(self) -> float | None:
+        """What INT8 was worth: the float model's time by that of INT8; None where one of both was not run."""
+        if not {Precision.FP32, Precision.INT8} <= self.models.keys():
+            return None
+        return self.models[Precision.FP32].run_s / self.models[Precision.INT8].run_s
+
     def _noise_of(self, layer: MeasuredLayer) -> float:
         spreads = (self.machine.spread_of(one.layer.precision, one.layer.moved_bytes) for one in layer.layers)
         return max(*spreads, _LEAST_NOISE)
@@ -149,7 +156,11 @@ class _Runs:
             bound = bound_of_model(self._accounts.by_precision[precision], machine)
             if bound is not None:
                 found[precision] = measured_model(
-                    bound, meter.nodes(), run_s=meter.run_s, resolution_s=meter.resolution_s
+                    bound,
+                    meter.nodes(),
+                    run_s=meter.run_s,
+                    resolution_s=meter.resolution_s,
+                    interrupted=meter.interrupted,
                 )
         return found
 

@@ -102,6 +102,7 @@ class MeasuredModel:
         beside: nodes of the engine that are no layer of the account: reordering, preprocess, what it copies.
         untimed: layers without a node of their own: computed with others, or in less than the clock can tell.
         resolution_s: of the engine's clock.
+        interrupted: part of the runs during which others had a core.
     """
 
     bound: ModelBound
@@ -110,6 +111,7 @@ class MeasuredModel:
     beside: tuple[ExecutedNode, ...]
     untimed: tuple[LayerBound, ...]
     resolution_s: float
+    interrupted: float = 0.0
 
     @property
     def ratio(self) -> float:
@@ -151,6 +153,7 @@ class MeasuredModel:
             "layers_s": self.layers_s,
             "beside_s": self.beside_s,
             "between_s": self.between_s,
+            "interrupted_runs": round(self.interrupted, 4),
             "fastest_beyond_bound": round(max(self.excess, 0.0), 4),
             "far_below": [one.called for one in self.far_below],
             "layers": [one.as_json() for one in self.layers],
@@ -160,7 +163,12 @@ class MeasuredModel:
 
 
 def measured_model(
-    bound: ModelBound, nodes: Sequence[ExecutedNode], *, run_s: float, resolution_s: float
+    bound: ModelBound,
+    nodes: Sequence[ExecutedNode],
+    *,
+    run_s: float,
+    resolution_s: float,
+    interrupted: float = 0.0,
 ) -> MeasuredModel:
     """Return the layers of a bound with the nodes that an engine ran for them."""
     groups = _Groups(bound, nodes)
@@ -174,6 +182,7 @@ def measured_model(
         beside=groups.beside(),
         untimed=tuple(one for one in bound.layers if id(one) not in known),
         resolution_s=resolution_s,
+        interrupted=interrupted,
     )
 
 

@@ -141,7 +141,13 @@ def _machine_as_json(one: Roofline) -> dict[str, Any]:
         return found
     why_not = {kind.value: why for kind, why in one.measured.why_not.items()}
     models = [model.as_json() for model in one.measured.models.values()]
-    return {**found, "noise": round(one.measured.machine.noise, 4), "measured": models, "not_measured": why_not}
+    return {
+        **found,
+        "noise": round(one.measured.machine.noise, 4),
+        "measured": models,
+        "not_measured": why_not,
+        "measured_times_faster": one.measured.times_faster,
+    }
 
 
 def _echo(accounts: Accounts, found: list[Roofline]) -> None:
@@ -167,7 +173,8 @@ def _parts_of_one(only: Roofline) -> list[Iterable[str]]:
     if only.measured is not None:
         parts.append(measured_lines(only.measured))
     if only.worth is not None:
-        parts.append(worth_lines(only.worth))
+        times = None if only.measured is None else only.measured.times_faster
+        parts.append(worth_lines(only.worth, times_measured=times))
     return [*parts, lesson_lines(only)]
 
 

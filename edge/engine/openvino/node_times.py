@@ -6,12 +6,14 @@ that was compiled for it: the mean before the block is taken out of the mean beh
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edge.engine.openvino.compiler import Compiler
 from edge.errors import EngineError
@@ -55,6 +57,7 @@ class CpuNodeMeter:
         # By place in the engine's order: names that OpenVINO makes up are others each time it compiles.
         self._blocks: list[dict[int, float]] = []
         self._fastest_run_s = float("inf")
+        self._runs = self._interrupted_runs = 0
         self._nodes: list[ExecutedNode] = []
 
     @property
@@ -66,6 +69,11 @@ class CpuNodeMeter:
     def run_s(self) -> float:
         """From a batch to its output, the fastest run of all."""
         return self._fastest_run_s
+
+    @property
+    def interrupted(self) -> float:
+        """Part of the runs during which the system gave a core to somebody else."""
+        return self._interrupted_runs / self._runs if self._runs else 0.0
 
     def measure(self) -> None:
         """Time one more block of runs."""
@@ -96,12 +104,18 @@ class CpuNodeMeter:
             request.infer([images])
         before, runs, spent_s = _means(request), 0, 0.0
         while runs < _LEAST_RUNS or spent_s < _LEAST_S:
-            began_s = time.perf_counter()
-            request.infer([images])
-            run_s = time.perf_counter() - began_s
-            self._fastest_run_s = min(self._fastest_run_s, run_s)
+            run_s = self._timed(request, images)
             runs, spent_s = runs + 1, spent_s + run_s
         return before, _means(request), runs
+
+    def _timed(self, request: Any, images: NDArray[np.uint8]) -> float:
+        switches, began_s = _switches(), time.perf_counter()
+        request.infer([images])
+        run_s = time.perf_counter() - began_s
+        self._runs += 1
+        self._interrupted_runs += _switches() > switches
+        self._fastest_run_s = min(self._fastest_run_s, run_s)
+        return run_s
 
     def _executed(self, told: Mapping[str, Any]) -> list[ExecutedNode]:
         layers = names_in_nodes({name: _word(info, _ORIGINS) for name, info in told.items()}, self._names)
@@ -135,6 +149,11 @@ def _of_block(before: Mapping[str, float], behind: Mapping[str, float], runs: in
     all_runs = _WARM_UPS + runs
     means = {name: (all_runs * mean - _WARM_UPS * before.get(name, 0.0)) / runs for name, mean in behind.items()}
     return {name: max(mean, 0.0) + _CUT_OFF_S for name, mean in means.items()}
+
+
+def _switches() -> int:
+    """Return how often threads of this process had to leave a core to others."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 def _means(request: Any) -> dict[str, float]:

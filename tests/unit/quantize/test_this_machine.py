@@ -48,7 +48,7 @@ class Written:
 
 
 class Nodes:
-    resolution_s, run_s = 0.0, 1.0
+    resolution_s, run_s, interrupted = 0.0, 1.0, 0.25
 
     def __init__(self, layer_s):
         self.layer_s = layer_s
@@ -76,6 +76,7 @@ def test_quiet_rounds_are_enough(measure):
 
     assert kind.rounds == 1 + ROUNDS
     assert found.models[Precision.FP32].layers[0].efficiency == pytest.approx(0.5)
+    assert found.models[Precision.FP32].interrupted == 0.25
     assert found.beaten == ()
 
 

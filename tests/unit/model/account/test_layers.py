@@ -152,6 +152,15 @@ def test_pools_and_sizes(net, account):
     assert linear.operations == 8 * 8 * 1024  # four products and four sums for each of its values
 
 
+def test_a_layer_names_the_operators_inside_of_it_as_an_engine_is_asked_for_them(net, account):
+    made = net.op("Conv", net.image, net.const(np.ones((8, 3, 1, 1))), name="first")
+    made = net.op("Mul", made, net.op("Sigmoid", made, name="gate"), name="silu")
+    (layer,) = account(made)
+
+    assert layer.nodes == ("first", "gate", "silu")
+    assert layer.fused == ("Conv", "Sigmoid", "Mul")
+
+
 def test_bias_normalization_activation_and_residual_are_inside_of_the_convolution(net, account):
     first = net.conv(net.image, 3, 8)
     ones = [net.const(np.ones(8)) for _ in range(4)]

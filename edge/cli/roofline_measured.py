@@ -116,7 +116,7 @@ def _beside(nodes: Sequence[ExecutedNode]) -> str:
 
 
 def _verdict(measured: Measured) -> str:
-    excess = max((one.excess for one in measured.models.values()), default=0.0)
+    excess = measured.excess
     if measured.beaten:
         names = ", ".join(one.called for one in measured.beaten[:_NAMED])
         return (

@@ -14,8 +14,8 @@ __all__ = ["SET_BYTES", "Bandwidths"]
 
 # From what a first-level cache holds to far more than caches do.
 SET_BYTES = tuple(1 << power for power in range(14, 29))
-_RUN_BYTES = 160 << 20  # in one run: some milliseconds, so that some runs are not disturbed on a busy machine
-_RUNS = 8
+_RUN_BYTES = 64 << 20  # in one run: a millisecond or two, so that some runs are not disturbed on a busy machine
+_RUNS = 12
 _PAGE_BYTES, _APART_BYTES = 4096, 1088  # a copy to the same place of another page waits for itself
 
 

@@ -20,7 +20,7 @@ from edge.errors import EngineError
 from edge.roofline.efficiency import ExecutedNode
 from edge.types import ModelSpec
 
-__all__ = ["CpuNodeMeter", "RESOLUTION_S", "names_in_nodes"]
+__all__ = ["CpuNodeMeter", "RESOLUTION_S", "names_in_nodes", "switches_so_far"]
 
 _ORIGINS, _PRODUCT = "originalLayersNames", "/WithoutBiases"
 _WARM_UPS = 3
@@ -109,11 +109,11 @@ class CpuNodeMeter:
         return before, _means(request), runs
 
     def _timed(self, request: Any, images: NDArray[np.uint8]) -> float:
-        switches, began_s = _switches(), time.perf_counter()
+        switches, began_s = switches_so_far(), time.perf_counter()
         request.infer([images])
         run_s = time.perf_counter() - began_s
         self._runs += 1
-        self._interrupted_runs += _switches() > switches
+        self._interrupted_runs += switches_so_far() > switches
         self._fastest_run_s = min(self._fastest_run_s, run_s)
         return run_s
 
@@ -151,7 +151,7 @@ def _of_block(before: Mapping[str, float], behind: Mapping[str, float], runs: in
     return {name: max(mean, 0.0) + _CUT_OFF_S for name, mean in means.items()}
 
 
-def _switches() -> int:
+def switches_so_far() -> int:
     """Return how often threads of this process had to leave a core to others."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 

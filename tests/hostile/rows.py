@@ -145,6 +145,11 @@ _TO_INVENTORY = (
     "edge-deploy logs a --targets {}",
     "edge-deploy targets --targets {}",
     "edge-deploy rollback a --targets {}",
+    "edge-deploy push good.yaml a --targets {}",
+    "edge-deploy push good.yaml a --plan --targets {}",
+    "edge-deploy provision a --targets {}",
+    "edge-deploy provision a --plan --targets {}",
+    "edge-deploy reset a --targets {}",
 )
 _INVENTORIES = {
     "gone.toml": "gone.toml: cannot be read: No such file or directory",
@@ -236,6 +241,34 @@ _SINGLE: Sequence[Row] = (
     ("edge-deploy capacity good.yaml --assume 640x360@0", 2, "expected more than 0"),
     ("edge-deploy capacity good.yaml --stream z=640x360", 2, "the pipeline has none of that name"),
     ("edge-deploy capacity engine.yaml", 2, "abacus"),
+    ("edge-deploy push folder a", 2, "folder/manifest.json: cannot be read"),  # a folder is a bundle to it
+    ("edge-deploy push", 2, "Missing argument 'PIPELINE_OR_BUNDLE'"),
+    ("edge-deploy push good.yaml", 2, "Missing argument 'TARGET...'"),
+    ("edge-deploy push good.yaml a --reconnect 0", 2, "--reconnect"),
+    ("edge-deploy push good.yaml a --reconnect nan", 2, "--reconnect"),
+    ("edge-deploy push good.yaml a --deadline -1", 2, "--deadline"),
+    ("edge-deploy push good.yaml a --lock-wait soon", 2, "--lock-wait"),
+    ("edge-deploy push good.yaml a --max-parallel 0", 2, "--max-parallel"),
+    ("edge-deploy push good.yaml a --max-parallel 257", 2, "--max-parallel"),
+    ("edge-deploy push good.yaml a --colour", 2, "No such option"),
+    ("edge-deploy provision", 2, "Missing argument 'TARGET...'"),
+    ("edge-deploy provision a --max-parallel many", 2, "--max-parallel"),
+    ("edge-deploy provision a --colour", 2, "No such option"),
+    ("edge-deploy reset", 2, "Missing argument 'TARGET'"),
+    ("edge-deploy reset a b", 2, "unexpected extra argument"),
+    ("edge-deploy reset a --expires-days 0", 2, "--expires-days"),
+    ("edge-deploy reset a --expires-days 31", 2, "--expires-days"),
+    ("edge-deploy reset a --expires-days tomorrow", 2, "--expires-days"),
+    ("edge-deploy reset a --colour", 2, "No such option"),
+    ("edge-deploy demo --cameras 0", 2, "--cameras"),
+    ("edge-deploy demo --cameras 65", 2, "--cameras"),
+    ("edge-deploy demo --cameras four", 2, "--cameras"),
+    ("edge-deploy demo --seconds 0", 2, "--seconds"),
+    ("edge-deploy demo --seconds nan", 2, "--seconds"),
+    ("edge-deploy demo --seconds inf", 2, "--seconds"),
+    ("edge-deploy demo --precision fp64", 2, "--precision"),
+    ("edge-deploy demo --keep good.yaml", 2, "good.yaml: no folder to keep clips in: File exists"),
+    ("edge-deploy demo picture", 2, "unexpected extra argument"),
     ("edge-deploy listen --pipeline no-output.yaml", 2, "nothing would leave this machine"),
 )
 
@@ -246,6 +279,7 @@ def rows() -> Iterator[Row]:
     yield from _product(_TO_MODEL, _MODELS)
     yield from _product(_TO_TABLE, _TABLES)
     yield from _product(_TO_PIPELINE, _PIPELINES)
+    yield from _product(("edge-deploy push {} a",), {name: _PIPELINES[name] for name in _PIPELINES if name != "folder"})
     yield from _product(_TO_CACHE, _CACHES)
     yield from _product(_TO_INVENTORY, _INVENTORIES)
     yield from _product(_TO_OUTPUT, _OUTPUTS)

@@ -43,6 +43,12 @@ def test_the_decoder_of_a_nano_is_full_with_eleven(work, platform):
     assert answer.loads.first.name == "GPU" or answer.fit.typical == 10
 
 
+def test_where_one_is_too_many_none_fit(work, platform):
+    answer = answer_of(work(camera(video=video(3840, 2160, fps=60), wanted_fps=1)), platform(NANO), headroom=0.3)
+
+    assert (answer.fit.typical, answer.fit.most) == (0, 1)  # one of 4k60 is all that its decoder is published for
+
+
 def test_cameras_that_are_too_fast_fit_with_the_rate_that_is_said(work, platform):
     cameras = [camera("a", video=video(codec="h264", fps=900)), camera("b", video=video(640, 360, codec="h264"))]
     tight = platform("orin-nano-4gb/7W_AI")

@@ -44,9 +44,9 @@ lab-machine: setup   ## clocks and plugs of a device with a kernel of its own; n
 	@bash .ci/setup --require-all
 	@EDGE_LAB_MACHINE=1 EDGE_REQUIRE_LAB=1 $(PYTHON) -m pytest tests/lab/test_machine.py $(ARGS)
 
-lab-container: setup   ## the device image on Debian, amd64 and emulated aarch64; needs buildah, podman, runc, qemu-user-static
+lab-container: setup   ## the device image on Debian, amd64 and emulated aarch64; and compose.yaml; needs buildah, podman, runc, netavark, aardvark-dns, qemu-user-static
 	@bash .ci/setup --require-all
-	@EDGE_REQUIRE_LAB=1 EDGE_LAB_CONTAINER=1 $(PYTHON) -m pytest tests/lab/test_container.py $(ARGS)
+	@EDGE_REQUIRE_LAB=1 EDGE_LAB_CONTAINER=1 $(PYTHON) -m pytest tests/lab/test_container.py tests/lab/test_compose.py $(ARGS)
 
 pycuda-wheels: setup   ## pycuda for Jetsons, which provision then gathers; needs root, debootstrap, qemu-user-static
 	@$(PYTHON) -m tools.pycuda $(ARGS)

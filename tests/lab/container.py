@@ -39,13 +39,19 @@ _BUILD_S = 4 * 3600  # emulated, on a busy machine
 def build(architecture: str, work: Path) -> str:
     """Return the name of the device image for an architecture in Debian's words; unchanged layers are kept."""
     base, name = f"localhost/edge-base-{image.suite()}:{architecture}", f"localhost/edge-deploy:{architecture}"
-    if _podman("image", "exists", base, check=False).returncode:
+    if podman("image", "exists", base, check=False).returncode:
         _import_base(architecture, base)
     context = _context(architecture, work / f"context-{architecture}")
-    options = ["--layers", "--isolation", "chroot", "--format", "docker", "--pull-never", "--arch", architecture]
-    options += ["--build-arg", f"BASE_IMAGE={base}", "-f", str(context / "Dockerfile.l4t"), "-t", name]
-    _run(["buildah", *_storage(), "build", *options, str(context)], timeout_s=_BUILD_S)
+    make_image(name, context, "Dockerfile.l4t", architecture, BASE_IMAGE=base)
     return name
+
+
+def make_image(name: str, context: Path, file: str, architecture: str, **arguments: str) -> None:
+    """Build an image from a Dockerfile in a folder; nothing is pulled."""
+    options = ["--layers", "--isolation", "chroot", "--format", "docker", "--pull-never", "--arch", architecture]
+    options += [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
+    options += ["-f", str(context / file), "-t", name]
+    _run(["buildah", *_storage(), "build", *options, str(context)], timeout_s=_BUILD_S)
 
 
 @dataclass(frozen=True)
@@ -56,11 +62,11 @@ class Container:
 
     def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command in it, as its user."""
-        return _podman("exec", self.name, *command, check=check)
+        return podman("exec", self.name, *command, check=check)
 
     def stop(self) -> int:
         """Stop it as `docker stop` does; return its exit code."""
-        _podman("stop", "--time", "60", self.name)
+        podman("stop", "--time", "60", self.name)
         return int(self._inspected("{{.State.ExitCode}}"))
 
     def is_running(self) -> bool:
@@ -69,31 +75,31 @@ class Container:
 
     def log(self) -> str:
         """Return what it has said."""
-        done = _podman("logs", self.name, check=False)
+        done = podman("logs", self.name, check=False)
         return done.stdout + done.stderr
 
     def _inspected(self, what: str) -> str:
-        return _podman("inspect", "--format", what, self.name).stdout.strip()
+        return podman("inspect", "--format", what, self.name).stdout.strip()
 
 
 @contextmanager
 def running(name: str, gates: Path) -> Iterator[Container]:
     """Run an image with the folder of a pipeline; it and its volume are gone at the end."""
     one = f"edge-{name.rpartition(':')[2]}"
-    _podman("rm", "--force", "--volumes", one, check=False)
+    podman("rm", "--force", "--volumes", one, check=False)
     words = [word for flag in FLAGS for word in flag.split()]
     volumes = ["-v", f"{one}:/var/lib/edge-runtime", "-v", f"{gates}:/etc/edge:ro"]
-    _podman("run", "--detach", "--name", one, *_LOCAL, *words, *volumes, name)
+    podman("run", "--detach", "--name", one, *_LOCAL, *words, *volumes, name)
     try:
         yield Container(one)
     finally:
-        _podman("rm", "--force", one, check=False)
-        _podman("volume", "rm", "--force", one, check=False)
+        podman("rm", "--force", one, check=False)
+        podman("volume", "rm", "--force", one, check=False)
 
 
 def configuration(name: str) -> dict[str, Any]:
     """Return what an image says of itself."""
-    found: dict[str, Any] = json.loads(_podman("image", "inspect", name).stdout)[0]
+    found: dict[str, Any] = json.loads(podman("image", "inspect", name).stdout)[0]
     return found
 
 
@@ -140,9 +146,14 @@ def _import_base(architecture: str, name: str) -> None:
         subprocess.run(line, stdin=packing.stdout, check=True, capture_output=True, timeout=600)
 
 
-def _podman(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    settings = ["--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"]
-    return _run(["podman", *_storage(), *settings, *words], check=check)
+def podman(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run a command of podman, on images and containers of our own."""
+    return _run(["podman", *global_options(), *words], check=check)
+
+
+def global_options() -> list[str]:
+    """Return what every command of podman has to be told."""
+    return [*_storage(), "--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"]
 
 
 def _storage() -> list[str]:

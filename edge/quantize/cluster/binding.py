@@ -46,7 +46,8 @@ def _import() -> Any:
             f"Dask is not importable: {error}", hint="pip install 'edge-deploy[cluster]'"
         ) from error
     if not logging.getLogger("edge").isEnabledFor(logging.INFO):
-        for name in _QUIET:  # what matters of it is told by us, once
+        named = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _QUIET]
+        for name in (*_QUIET, *named):  # Dask sets some by name; what matters of it is told by us, once
             logging.getLogger(name).setLevel(logging.CRITICAL)
     dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"})  # models and images travel in them
     return distributed

@@ -73,21 +73,22 @@ class BlobFile(io.RawIOBase):
 
     def _some(self, most: int) -> bytes:
         if self._answer is None:
-            self._answer = self._begin()
+            self._begin()
+            assert self._answer is not None
         part = self._answer.read(most)
         if not part:
             raise DeployError("registry.unreachable", f"{self.name}: it ends after {self._offset} bytes")
         return part
 
-    def _begin(self) -> Answer:
-        answer = self._client.ask_blob(self._sha256, offset=self._offset, length=self._length)
+    def _begin(self) -> None:
+        # Held before the first byte is read: whatever goes wrong from here on, `_drop` ends it.
+        self._answer = answer = self._client.ask_blob(self._sha256, offset=self._offset, length=self._length)
         left = 0 if answer.status == 206 else self._offset  # some registries know no Range
         while left:
             skipped = len(answer.read(min(left, _SKIP_BYTES)))
             if not skipped:
                 raise DeployError("registry.unreachable", f"{self.name}: it ends after {self._offset - left} bytes")
             left -= skipped
-        return answer
 
     def _drop(self) -> None:
         if self._answer is not None:

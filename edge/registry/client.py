@@ -20,7 +20,7 @@ from edge.registry.login import Challenge, Login, read_challenge
 from edge.registry.problems import refused, retry_after_s
 from edge.registry.reference import Reference
 
-__all__ = ["RegistryClient"]
+__all__ = ["RegistryClient", "host_of", "token_in"]
 
 _WITHIN_S = 60.0
 _SLOWEST_BYTES_PER_S = 8 * 1024  # so that no registry holds a device's lock for ever
@@ -151,12 +151,16 @@ class RegistryClient:
         return host.ask(method, target or "/", {**headers, **known}, within_s=within_s)
 
     def _is_ours(self, url: str) -> bool:
-        return urlsplit(url).netloc == self.reference.host
+        return host_of(urlsplit(url).netloc) == host_of(self.reference.host)
 
     def _moved(self, url: str, location: str, what: str) -> str:
-        moved = urljoin(url, location)
-        parts = urlsplit(moved)
-        if parts.scheme != "https" or not parts.hostname or parts.username is not None or not moved.isprintable():
+        try:
+            moved = urljoin(url, location)
+            parts = urlsplit(moved)
+            is_fit = parts.scheme == "https" and parts.hostname and parts.username is None and parts.port != 0
+        except ValueError:  # no host, or no port
+            is_fit = False
+        if not is_fit or not moved.isascii() or not moved.isprintable():
             hint = "a registry is always reached by HTTPS"
             raise DeployError("registry.answer", f"{what}: it is said to be at {location[:100]!r}", hint=hint)
         return moved
@@ -180,7 +184,7 @@ class RegistryClient:
         try:
             if answer.status != 200:
                 raise refused(answer.status, f"{what}: token", retry_s=retry_after_s(answer.header("Retry-After")))
-            told = _token_in(answer.read_all(_MOST_TOKEN_BYTES))
+            told = token_in(answer.read_all(_MOST_TOKEN_BYTES))
         finally:
             answer.close()
         if told is None:
@@ -188,7 +192,13 @@ class RegistryClient:
         return told
 
 
-def _token_in(content: bytes | None) -> str | None:
+def host_of(netloc: str) -> str:
+    """Return a host as two that are the same are written alike: its port where that is not 443."""
+    return netloc.lower().removesuffix(":443")
+
+
+def token_in(content: bytes | None) -> str | None:
+    """Return the token in an answer of where tokens are; None if it is none."""
     try:
         told = json_value(content or b"")
     except ValueError:

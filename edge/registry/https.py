@@ -7,7 +7,6 @@ import os
 import socket
 import ssl
 import threading
-import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 
 from edge.errors import DeployError
 from edge.registry.problems import broken
+from edge.registry.proxy import proxy_for
 
 __all__ = ["Answer", "Https", "tls_context"]
 
@@ -75,7 +75,7 @@ class Https:
     def _ask(self, method: str, target: str, headers: Mapping[str, str], within_s: float) -> Answer:
         cut: _Cut | None = None
         try:
-            connection = self._connected()
+            connection = self._connected(within_s)
             cut = _Cut(connection.sock, within_s)
             connection.request(method, target, headers=dict(headers))
             return Answer(self, connection.getresponse(), cut)
@@ -89,25 +89,45 @@ class Https:
         self.close()
         return broken(error, host=self.host, was_cut=was_cut or isinstance(error, TimeoutError))
 
-    def _connected(self) -> http.client.HTTPSConnection:
+    def _connected(self, within_s: float) -> http.client.HTTPSConnection:
         if self._connection is None:
             connection = self._new()
-            connection.connect()
+            _connect(connection, within_s)
             self._connection = connection
         return self._connection
 
     def _new(self) -> http.client.HTTPSConnection:
         url = urlsplit(f"//{self.host}")
         host, port = url.hostname or "", url.port or _HTTPS_PORT
-        proxy = urllib.request.getproxies().get("https")
-        if proxy is None or urllib.request.proxy_bypass(host):
+        way = proxy_for(self.host)
+        if way is None:
             return http.client.HTTPSConnection(host, port, context=self._context, timeout=_SILENCE_S)
-        way = urlsplit(proxy if "//" in proxy else f"//{proxy}")
-        made = http.client.HTTPSConnection(
-            way.hostname or "", way.port or 3128, context=self._context, timeout=_SILENCE_S
-        )
-        made.set_tunnel(host, port)
+        made = http.client.HTTPSConnection(way.host, way.port, context=self._context, timeout=_SILENCE_S)
+        made.set_tunnel(host, port, headers=way.headers)
         return made
+
+
+def _connect(connection: http.client.HTTPSConnection, within_s: float) -> None:
+    """Connect; a proxy that sends headers without end is left after `within_s`, by a TimeoutError."""
+    is_late = threading.Event()
+
+    def leave() -> None:
+        is_late.set()
+        with suppress(OSError, AttributeError):  # not connected yet: that has a time-out of its own
+            connection.sock.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(within_s, leave)
+    timer.daemon = True
+    timer.start()
+    try:
+        connection.connect()
+    except (OSError, http.client.HTTPException):
+        connection.close()
+        if is_late.is_set():
+            raise TimeoutError from None
+        raise
+    finally:
+        timer.cancel()
 
 
 class Answer:
@@ -125,10 +145,15 @@ class Answer:
         """Return what has come, at most `most_bytes`; b"" at the end. DeployError as `Https.ask`."""
         try:
             part = self._response.read1(most_bytes)
+            if len(part) > most_bytes:  # http.client takes a chunk of negative length
+                raise http.client.HTTPException(f"{len(part)} bytes in a part of {most_bytes}")
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise self._https._failed(error, self._cut) from None
         if not part and self._cut.is_done:
             raise self._https._failed(OSError("cut"), self._cut)
+        if not part and most_bytes and self._response.length:
+            lost = OSError(f"the connection was lost, {self._response.length} bytes before the end")
+            raise self._https._failed(lost, self._cut)
         return part
 
     def read_all(self, most_bytes: int) -> bytes | None:

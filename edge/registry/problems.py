@@ -16,6 +16,7 @@ __all__ = ["BUSY", "FAILED", "SLOW", "UNREACHABLE", "broken", "is_passing", "ref
 UNREACHABLE, FAILED, BUSY, SLOW = "registry.unreachable", "registry.failed", "registry.busy", "registry.slow"
 _LONGEST_S = 24 * 3600.0
 _USUAL_S = 60.0
+_OTHER_VERSION = ("TLSV1_ALERT_PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL")
 
 
 def is_passing(error: DeployError) -> bool:
@@ -35,15 +36,17 @@ def broken(error: Exception, *, host: str, was_cut: bool) -> DeployError:
             f"{host}: its certificate is not to be trusted: {error.verify_message}",
             hint="set the clock; for a CA of your own: docs/registry.md",
         )
-    if isinstance(error, ssl.SSLError):
-        return DeployError(
-            "registry.tls", f"{host}: no TLS: {error.reason or error}", hint="a registry is always reached by HTTPS"
-        )
+    if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        what = "no TLS 1.3" if error.reason in _OTHER_VERSION else "no TLS"
+        hint = "a registry is always reached by HTTPS, with TLS 1.3"
+        return DeployError("registry.tls", f"{host}: {what}: {error.reason or error}", hint=hint)
     if isinstance(error, (http.client.HTTPException, ValueError)):
         what = f"its answer is no HTTP: {type(error).__name__} {cleaned(str(error)[:80])}"
         return DeployError(UNREACHABLE, f"{host}: {what}", hint="look whether a registry listens there")
     what = "it is not known" if isinstance(error, socket.gaierror) else getattr(error, "strerror", None) or str(error)
-    return DeployError(UNREACHABLE, f"{host}: {what}", hint="look at the network, the proxy and the address")
+    return DeployError(
+        UNREACHABLE, f"{host}: {cleaned(str(what)[:200])}", hint="look at the network, the proxy and the address"
+    )
 
 
 def refused(status: int, what: str, *, retry_s: float | None = None) -> DeployError:

@@ -25,7 +25,7 @@ def connect_socket(path: Path) -> PipeChannel:
         raise DeployError(
             "transfer.socket",
             f"{path}: {error.strerror}",
-            hint="systemctl start edge-agent.socket; run it as the user edge-pull, as edge-pull.service does",
+            hint="systemctl start edge-agent.socket; run it with sudo, or: systemctl start edge-pull",
         ) from None
     descriptor = end.detach()
     return PipeChannel(descriptor, descriptor)

@@ -31,8 +31,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer()
 
+    def do_POST(self) -> None:
+        self._answer()
+
+    def do_PUT(self) -> None:
+        self._answer()
+
     def _answer(self) -> None:
         registry = self.server.registry
+        self.content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         registry.asked.append((self.command, self.path, dict(self.headers)))
         with suppress(OSError):
             if registry.meddle is not None and registry.meddle(self):
@@ -42,7 +49,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def usual(self) -> None:
         """Answer as a registry does; without Range."""
         registry, name = self.server.registry, self.path.rpartition("/")[2]
-        if "/manifests/" in self.path and name in registry.tags:
+        if self.command == "POST":
+            self.say(202, headers={"Location": f"/v2/{REPOSITORY}/blobs/uploads/1"})
+        elif self.command == "PUT":
+            self._take(name)
+        elif "/manifests/" in self.path and name in registry.tags:
             content = registry.tags[name]
             digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
             self.say(200, content, {"Content-Type": OCI_MANIFEST, "Docker-Content-Digest": digest})
@@ -50,6 +61,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.say(200, registry.blobs[name.removeprefix("sha256:")])
         else:
             self.say(404)
+
+    def _take(self, name: str) -> None:
+        registry, sha256 = self.server.registry, hashlib.sha256(self.content).hexdigest()
+        if "/manifests/" in self.path:
+            registry.tags[name] = self.content
+        elif name.endswith(f"sha256%3A{sha256}"):
+            registry.blobs[sha256] = self.content
+        else:
+            self.say(400)
+            return
+        self.say(201, headers={"Docker-Content-Digest": f"sha256:{sha256}"})
 
     def say(self, status: int, content: bytes = b"", headers: dict[str, str] | None = None) -> None:
         self.send_response(status)

@@ -1,41 +1,32 @@
-"""The one place that imports oras, which writes to registries; imported when used (the extra `registry`)."""
+"""The one place that imports oras, which writes to registries; imported when used (the extra `registry`).
+
+What oras leaves open is closed here: whom a login is for, by which TLS, for how long, and how often something is asked.
+"""
 
 from __future__ import annotations
 
-import base64
+import hashlib
 import logging
-import os
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urljoin, urlsplit
 
 from edge.errors import DeployError, MissingDependencyError
 from edge.registry.artifact import Layer
-from edge.registry.login import Login
-from edge.registry.problems import broken, refused, retry_after_s
+from edge.registry.client import host_of, token_in
+from edge.registry.https import tls_context
+from edge.registry.login import Login, read_challenge
+from edge.registry.problems import UNREACHABLE, refused, retry_after_s
 from edge.registry.reference import Reference
 
-__all__ = ["RegistryWriter", "kept_login"]
+__all__ = ["RegistryWriter"]
 
 _T = TypeVar("_T")
 _TAKEN = (200, 201, 202)
-
-
-def kept_login(reference: Reference) -> Login | None:
-    """Return the login that docker, podman or oras keep for a registry; None where they keep none.
-
-    A file's own helpers (`credHelpers`, `credsStore`) are asked. Each file by itself: oras would mix them.
-    """
-    for path in _kept_in():
-        if not path.is_file():
-            continue
-        auth = _provider(None).auth
-        auth.load_configs(_container(reference), configs=[str(path)])
-        found = getattr(auth, "_basic_auth", None)
-        if found:
-            user, _, password = base64.b64decode(found).decode("utf-8", "replace").partition(":")
-            return Login(user, password)
-    return None
+_WITHIN_S = (20.0, 120.0)  # to connect, and of silence: some registries bring a large blob to its storage meanwhile
+_PAUSES_S = (1.0, 3.0, 9.0)
 
 
 class RegistryWriter:
@@ -43,18 +34,14 @@ class RegistryWriter:
 
     Args:
         reference: the repository.
-        login: None: none.
-        ca: a file of certificates that count; None: those of the system.
+        login: None: none. It is sent to the registry, and to where that says that its tokens are.
+        ca: a file of certificates that count beside those of the system.
         is_basic: the registry takes user and password with each request, and gives no tokens.
     """
 
     def __init__(self, reference: Reference, *, login: Login | None, ca: Path | None, is_basic: bool) -> None:
         self._reference = reference
-        self._provider = _provider(ca, backend="basic" if is_basic else "token")
-        if login is not None:
-            self._provider.auth.set_basic_auth(login.user, login.password)
-            if is_basic:  # at once, not after a refusal: the body of a blob would go twice
-                self._provider.session.auth = (login.user, login.password)
+        self._provider = _provider(reference, login, ca, is_basic=is_basic)
 
     def has(self, layer: Layer) -> bool:
         """Return whether a blob is there already."""
@@ -62,15 +49,36 @@ class RegistryWriter:
         return bool(self._asked(lambda: self._provider.blob_exists(told, where)))
 
     def put(self, layer: Layer, path: Path) -> None:
-        """Send a blob that lies in the file `path`."""
-        where, told = _container(self._reference), {"digest": layer.digest, "size": layer.length_bytes}
-        self._taken(lambda: self._provider.put_upload(str(path), where, told), layer.digest[:19])
+        """Send a blob that lies in the file `path`; DeployError `bundle.file` if that cannot be read any longer."""
+        url, what = f"https://{_container(self._reference).upload_blob_url()}", layer.digest[:19]
+        begun = self._taken(lambda: self._provider.do_request(url, "POST", headers={"Content-Length": "0"}), what)
+        place = urlsplit(urljoin(url, begun.headers.get("Location", "")))
+        query = "&".join(one for one in (place.query, f"digest=sha256%3A{layer.sha256}") if one)
+        headers = {"Content-Type": "application/octet-stream"}
+        try:
+            content = path.open("rb")
+        except OSError as error:
+            raise DeployError("bundle.file", f"{path}: {error.strerror}", hint="make the bundle again") from None
+        with content:
+            self._taken(
+                lambda: self._provider.do_request(
+                    place._replace(query=query).geturl(),
+                    "PUT",
+                    data=content if layer.length_bytes else b"",  # read as it is sent, whatever its length
+                    headers=headers,
+                ),
+                what,
+            )
 
     def put_manifest(self, manifest: Mapping[str, Any], tag: str) -> str:
         """Give a tag to an artifact whose blobs are there; return its digest."""
         where = _container(Reference(self._reference.host, self._reference.repository, tag))
         answer = self._taken(lambda: self._provider.upload_manifest(dict(manifest), where), tag)
-        return str(answer.headers.get("Docker-Content-Digest", ""))
+        digest = f"sha256:{hashlib.sha256(answer.request.body).hexdigest()}"
+        if answer.headers.get("Docker-Content-Digest", digest) != digest:
+            problem = f"{where.uri}: the registry has taken it as something else than what was sent"
+            raise DeployError("registry.damaged", problem, hint="look at the registry's storage, and publish again")
+        return digest
 
     def _taken(self, ask: Callable[[], Any], what: str) -> Any:
         answer = self._asked(ask)
@@ -85,18 +93,27 @@ class RegistryWriter:
     def _asked(self, ask: Callable[[], _T]) -> _T:
         import requests
 
+        host = self._reference.host
         try:
             return ask()
         except requests.exceptions.SSLError as error:
-            raise broken(error, host=self._reference.host, was_cut=False) from None
+            raise DeployError("registry.tls", f"{host}: {error}", hint="docs/registry.md, A CA of your own") from None
+        except requests.exceptions.InvalidSchema:
+            problem = f"{host}: it sends us to where there is no TLS"
+            raise DeployError("registry.answer", problem, hint="a registry is always reached by HTTPS") from None
+        except (requests.exceptions.ConnectionError, requests.exceptions.Timeout) as error:
+            hint = "look at the network and at the registry, and publish again: what has arrived is not sent twice"
+            # Not in the words of requests: they tell where it was sent to, and such an address is as good as a login.
+            what = "it is silent" if isinstance(error, requests.exceptions.Timeout) else "the connection was lost"
+            raise DeployError(UNREACHABLE, f"{host}: {what}", hint=hint) from None
         except (requests.exceptions.RequestException, ValueError) as error:
-            # oras says as a ValueError that it has no login, or that an answer is not what it understands.
+            # oras says as a ValueError that an answer is not what it understands.
             raise DeployError(
-                "registry.failed", f"{self._reference.host}: {error}", hint="look at the registry and at the login"
+                "registry.answer", f"{host}: {error}", hint="look whether this is an OCI registry"
             ) from None
 
 
-def _provider(ca: Path | None, *, backend: str = "token") -> Any:
+def _provider(reference: Reference, login: Login | None, ca: Path | None, *, is_basic: bool) -> Any:
     try:
         import oras.logger
         import oras.provider
@@ -104,22 +121,96 @@ def _provider(ca: Path | None, *, backend: str = "token") -> Any:
         raise MissingDependencyError(
             "publishing to a registry needs oras, which is not installed", hint="pip install 'edge-deploy[registry]'"
         ) from None
+
+    class Provider(oras.provider.Registry):  # type: ignore[misc]
+        """Asks as `RegistryClient` does; oras waits two minutes, and tells its token to whoever it is sent to."""
+
+        known = login.header if login is not None and is_basic else None
+
+        def do_request(
+            self,
+            url: str,
+            method: str = "GET",
+            data: Any = None,
+            headers: dict[str, str] | None = None,
+            json: Any = None,
+            stream: bool = False,
+        ) -> Any:
+            def ask() -> Any:
+                if hasattr(data, "seek"):
+                    data.seek(0)
+                known = {"Authorization": self.known} if self.known and is_ours else {}
+                given = {**(headers or {}), **known}
+                return self.session.request(method, url, data=data, json=json, headers=given, stream=stream)
+
+            is_ours = host_of(urlsplit(url).netloc) == host_of(reference.host)
+            answer = _persistently(ask)
+            if answer.status_code == 401 and is_ours and not is_basic:
+                token = self.token(answer.headers.get("WWW-Authenticate", ""))
+                if token is not None:
+                    self.known = f"Bearer {token}"
+                    return _persistently(ask)
+            return answer
+
+        def token(self, header: str) -> str | None:
+            """Return a token for what was just refused: each is for reading or writing, and for some minutes."""
+            challenge = read_challenge(header)
+            if challenge is None or not challenge.is_bearer:
+                return None
+            headers = {} if login is None else {"Authorization": login.header}
+            answer = self.session.get(urljoin(f"https://{reference.host}/", challenge.url), headers=headers)
+            return token_in(answer.content) if answer.status_code == 200 else None
+
     oras.logger.logger.logger.setLevel(logging.CRITICAL)  # what matters comes as an error of ours
-    return oras.provider.Registry(tls_verify=True if ca is None else str(ca), auth_backend=backend)
+    made = Provider()
+    made.session.auth = lambda request: request  # nobody else's login: that of ~/.netrc would take the token's place
+    made.session.adapters.clear()
+    made.session.mount("https://", _adapter(ca))
+    return made
+
+
+def _adapter(ca: Path | None) -> Any:
+    """Return what sends by the TLS that `RegistryClient` asks for, and never waits for ever."""
+    import requests.adapters
+
+    context = tls_context(ca)
+
+    class Adapter(requests.adapters.HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **options: Any) -> None:
+            super().init_poolmanager(*args, **options, ssl_context=context)
+
+        def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+            return super().proxy_manager_for(proxy, **options, ssl_context=context)
+
+        def send(self, request: Any, *args: Any, **options: Any) -> Any:
+            return super().send(request, *args, **{**options, "timeout": _WITHIN_S})
+
+    return Adapter()
+
+
+def _persistently(ask: Callable[[], Any]) -> Any:
+    """Return an answer; ask again where the connection was lost or the registry has failed, for some seconds."""
+    import requests
+
+    for pause_s in _PAUSES_S:
+        try:
+            answer = ask()
+        except requests.exceptions.SSLError:
+            raise
+        except requests.exceptions.ConnectionError:
+            pass
+        else:
+            if answer.status_code < 500 or answer.status_code == 503:
+                return answer
+        time.sleep(pause_s)
+    return ask()
 
 
 def _container(reference: Reference) -> Any:
     import oras.container
 
-    return oras.container.Container(str(reference))
-
-
-def _kept_in() -> Iterator[Path]:
-    """Yield where docker and podman keep logins, in the order in which podman looks."""
-    home = Path.home()
-    if "REGISTRY_AUTH_FILE" in os.environ:
-        yield Path(os.environ["REGISTRY_AUTH_FILE"])
-    if "XDG_RUNTIME_DIR" in os.environ:
-        yield Path(os.environ["XDG_RUNTIME_DIR"]) / "containers/auth.json"
-    yield Path(os.environ.get("XDG_CONFIG_HOME", home / ".config")) / "containers/auth.json"
-    yield Path(os.environ.get("DOCKER_CONFIG", home / ".docker")) / "config.json"
+    # Not read from a text: oras takes a host without a dot for a folder at docker.io, and a folder with one for a host.
+    made = oras.container.Container("any")
+    made.registry, made.tag = reference.host, reference.tag or "latest"
+    made.namespace, _, made.repository = reference.repository.rpartition("/")
+    return made

@@ -14,7 +14,8 @@ from edge.bundle.folder import MANIFEST as MANIFEST_FILE
 from edge.bundle.folder import SIGNATURE as SIGNATURE_FILE
 from edge.bundle.folder import Bundle
 from edge.bundle.manifest import Manifest
-from edge.deploy.publish.binding import RegistryWriter, kept_login
+from edge.deploy.publish.binding import RegistryWriter
+from edge.deploy.publish.kept_login import kept_login
 from edge.registry.artifact import EMPTY, EMPTY_CONTENT, FILE, MANIFEST, SIGNATURE, Layer, encode_artifact
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login
@@ -51,11 +52,11 @@ def publish(
         bundle: signed already; its files are checked before they are sent.
         reference: where.
         login: None: what docker or podman keep for this registry.
-        ca: a file of certificates that count for this registry.
+        ca: a file of certificates that count for this registry, beside those of the system.
         on_step: takes what is being sent, and bytes done of all.
 
     Raises:
-        DeployError: `registry.*`; `bundle.file` if a file has changed. No tag was given then.
+        DeployError: `registry.*`; `bundle.file` if a file has changed. The devices' tag was not moved then.
         MissingDependencyError: without oras.
     """
     login = login or kept_login(reference)

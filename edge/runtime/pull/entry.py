@@ -22,6 +22,7 @@ from edge.registry.login import Login, read_login
 from edge.registry.pull_settings import read_pull_settings
 from edge.runtime.pull.pull import Pulled, pull
 from edge.runtime.pull.record import read_record, write_record
+from edge.runtime.pull.user import become
 from edge.stdout import write_stdout
 from edge.transport.channel import Channel
 from edge.transport.local import LOCAL_AGENT, LocalChannel
@@ -29,6 +30,7 @@ from edge.transport.socket import connect_socket
 
 __all__ = ["run_pull"]
 
+_USER = "edge-pull"
 _SOCKET = Path("/run/edge-agent.sock")
 _LOCK_WAIT_S = 60.0
 _STEP_S = 0.2
@@ -39,9 +41,13 @@ def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_
 
     Raises:
         DeployError: `device.settings`, `request.registry`, `registry.login`, `registry.tls`, before anything is asked.
+        OSError: if root cannot become edge-pull.
     """
     etc, record = root / "etc/edge-deploy", _state_folder(root) / "pull.json"
     reference = read_pull_settings(etc / "pull.toml").reference
+    login = _login(etc)
+    if root == Path("/") and os.geteuid() == 0:
+        become(_USER)
     stop = threading.Event()
     options = DeliveryOptions(
         is_plan=is_plan, retry_bad=retry_bad, lock_wait_s=_LOCK_WAIT_S, who=f"pull of {reference}"[:200]
@@ -49,7 +55,7 @@ def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_
     last = read_record(record)
     client = RegistryClient(
         reference,
-        login=_login(),
+        login=login,
         ca=_if_there(etc / "registry-ca.pem"),
         is_basic=last is not None and last.reference == str(reference) and last.is_basic is True,
     )
@@ -96,10 +102,11 @@ def _state_folder(root: Path) -> Path:
     return Path(os.environ.get("STATE_DIRECTORY", root / "var/lib/edge-pull"))
 
 
-def _login() -> Login | None:
-    folder = os.environ.get("CREDENTIALS_DIRECTORY")
-    path = None if folder is None else _if_there(Path(folder) / "registry-login")
-    return None if path is None else read_login(path)
+def _login(etc: Path) -> Login | None:
+    """Return the login that systemd gives; to a person with sudo, that of which systemd would give a copy."""
+    folder = Path(os.environ.get("CREDENTIALS_DIRECTORY", etc / "credentials"))
+    # Not Path.exists(): nobody but root may look into the folder, and who may not has no login.
+    return read_login(folder / "registry-login") if os.path.exists(folder / "registry-login") else None
 
 
 def _if_there(path: Path) -> Path | None:

@@ -92,12 +92,13 @@ class _Pull:
     def outcome(self) -> Outcome:
         tag = self._client.reference.tag or "latest"
         self.digest = self._client.digest_of(tag)
-        self.judged = self._verdict()
-        if self.judged is not None:
-            return _nothing(self.judged.release, self._reference)
+        if self.digest is not None and self._has_verdict(digest=self.digest):
+            return _nothing(self.release, self._reference)
         artifact, self.digest = self._client.artifact(tag)
         found = fetch_release(self._client, artifact, self._stop)
         self.release = found.manifest.release
+        if self._has_verdict(release=self.release):
+            return _nothing(self.release, self._reference)
         return deliver(
             found,
             self._connect,
@@ -107,22 +108,27 @@ class _Pull:
             stop=self._stop,
         )
 
-    def _verdict(self) -> PullRecord | None:
-        """Return the record of what the tag names, if that had its verdict here and something serves."""
+    def _has_verdict(self, *, digest: str | None = None, release: str | None = None) -> bool:
+        """Return whether what the tag names had its verdict here, and something serves."""
         last = self._last
-        if last is None or self.digest is None or not last.is_judged(self._reference, self.digest):
-            return None
+        if last is None or self._options.retry_bad:
+            return False
+        if not last.is_judged(self._reference, digest=digest, release=release):
+            return False
         link = Link(self._connect(), self._stop)
         try:
-            return None if link.ask(STATUS, Nothing()).current is None else last
+            if link.ask(STATUS, Nothing()).current is None:
+                return False
         finally:
             link.close()
+        self.judged, self.release = last, last.release
+        return True
 
 
 def _record(work: _Pull, outcome: Outcome, reference: str) -> PullRecord:
     at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     if work.judged is not None:
-        return replace(work.judged, at=at, is_basic=work.is_basic)
+        return replace(work.judged, digest=work.digest, at=at, is_basic=work.is_basic)
     wait_s = outcome.evidence.get("retry_after_s") if outcome.code == BUSY else None
     return PullRecord(
         reference=reference,

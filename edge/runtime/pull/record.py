@@ -41,9 +41,13 @@ class PullRecord:
     is_basic: bool = False
     not_before_s: float = 0.0
 
-    def is_judged(self, reference: str, digest: str) -> bool:
-        """Return whether this very artifact has had its verdict here, which asking again does not change."""
-        return (self.reference, self.digest) == (reference, digest) and self.result in _JUDGED
+    def is_judged(self, reference: str, *, digest: str | None = None, release: str | None = None) -> bool:
+        """Return whether what lies there had its verdict here; it is known by its digest, or by the release it holds.
+
+        A digest is what a registry says it is, and the same release may lie in another artifact: so both are asked.
+        """
+        is_same = self.digest == digest if release is None else self.release == release
+        return self.reference == reference and is_same and self.result in _JUDGED
 
 
 def read_record(path: Path) -> PullRecord | None:

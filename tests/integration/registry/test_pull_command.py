@@ -89,3 +89,31 @@ def test_a_stop_ends_it_at_once_whatever_the_registry_does(odd, root, settle, nu
 
     assert (pulling.returncode, told) == (130, "interrupted\n")
     assert time.monotonic() - began < 10
+
+
+def test_a_person_with_sudo_has_the_login_of_the_unit(registry, root, settle):
+    publish(root.bundle("one"), registry.reference("stable-all"), login=LOGIN, ca=registry.certificates.ca)
+    environment = settle(registry.host, registry.certificates.ca)
+    del environment["CREDENTIALS_DIRECTORY"]
+    kept = root.layout.etc / "credentials"
+    kept.mkdir(exist_ok=True)
+    (kept / "registry-login").write_text(f"{LOGIN.user}:{LOGIN.password}\n")
+
+    done = subprocess.run(command(root, "--plan"), env=environment, capture_output=True, text=True)
+
+    assert done.returncode == 10, done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give root up")
+def test_root_becomes_another_user_for_good():
+    script = """
+import os
+from edge.runtime.pull.user import become
+become("nobody")
+print(os.getresuid() == (65534,) * 3, 0 in os.getgroups(), 0 in os.getresgid())
+os.setuid(0)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+
+    assert done.stdout == "True False False\n"
+    assert "PermissionError" in done.stderr

@@ -26,6 +26,12 @@ def test_a_record_that_is_none_is_as_none(tmp_path, content):
 
 
 def test_only_the_same_artifact_at_the_same_place_is_judged():
-    assert RECORD.is_judged(RECORD.reference, RECORD.digest)
-    assert not RECORD.is_judged("a.b/c:stable-canary", RECORD.digest)
-    assert not RECORD.is_judged(RECORD.reference, "sha256:" + "1" * 64)
+    assert RECORD.is_judged(RECORD.reference, digest=RECORD.digest)
+    assert not RECORD.is_judged("a.b/c:stable-canary", digest=RECORD.digest)
+    assert not RECORD.is_judged(RECORD.reference, digest="sha256:" + "1" * 64)
+
+
+def test_a_release_is_known_in_another_wrapping_too():
+    assert RECORD.is_judged(RECORD.reference, release="1" * 12)
+    assert not RECORD.is_judged(RECORD.reference, release="2" * 12)
+    assert not RECORD.is_judged("a.b/c:stable-canary", release="1" * 12)

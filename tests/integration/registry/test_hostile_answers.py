@@ -1,0 +1,170 @@
+"""Answers that are hardly HTTP, digests and places that lie: each has its code, and the device serves on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from edge.registry.artifact import ARTIFACT_TYPE, MANIFEST, decode_artifact
+from edge.registry.login import Login
+from tests.integration.registry.test_hostile_registry import on, refuses, serving, sha256_of
+
+__all__ = ["serving"]
+
+pytestmark = pytest.mark.integration
+
+
+def raw(content: bytes):
+    """Return what answers by these very bytes, and ends the connection."""
+
+    def answer(request) -> None:
+        request.wfile.write(content)
+        request.close_connection = True
+
+    return answer
+
+
+def on_get(path_part, answer):
+    """As `on`, for what is fetched only: HEAD is answered as ever."""
+    return on(path_part, lambda request: request.usual() if request.command == "HEAD" else answer(request))
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 200_000, "registry.unreachable"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n-5\r\n" + b"{" * 9000, "registry.unreachable"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n", "registry.unreachable"),
+        (OK + b"X: y\r\n" * 2000 + b"\r\n{}", "registry.unreachable"),
+        (OK + b"X: " + b"y" * 100_000 + b"\r\n\r\n{}", "registry.unreachable"),
+        (b"HTTP/1.0 200 OK\r\n\r\n{}", "registry.artifact"),
+        (OK + b"Content-Length: -1\r\nConnection: close\r\n\r\n{}", "registry.artifact"),
+        (OK + b"Content-Length: 1000\r\n\r\n{", "registry.unreachable"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 20_000, "registry.unreachable"),
+        (b"HTTP/9.9 200 OK\r\n\r\n", "registry.unreachable"),
+        (b"", "registry.unreachable"),
+    ],
+    ids=[
+        *("chunk-without-end", "negative-chunk", "no-chunk", "many-headers", "long-header", "http-1.0"),
+        *("negative-length", "cut", "continue", "http-9.9", "nothing"),
+    ],
+)
+def test_an_answer_that_is_hardly_http_has_a_code_and_nothing_changes(serving, odd, content, code):
+    odd.meddle = on_get("/manifests/", raw(content))
+
+    refuses(serving, code)
+
+
+def test_a_bomb_of_gzip_is_not_unpacked(serving, odd):
+    bomb = gzip.compress(b"\0" * 50_000_000)
+    odd.meddle = on_get("/manifests/", lambda request: request.say(200, bomb, headers={"Content-Encoding": "gzip"}))
+
+    refuses(serving, "registry.artifact")
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        *("https://[bad/x", "https://localhost:99999/x", "https://localhost:x/x", "https://a b/x", "https://\xe9/x"),
+        *("https://evil\\@localhost/x", "https:///x", "//", "https://localhost/\x7f", "https://" + "a" * 300 + "/x"),
+    ],
+)
+def test_a_place_that_is_none_is_named(serving, odd, location):
+    odd.meddle = on("/blobs/", lambda request: request.say(302, headers={"Location": location}))
+
+    outcome = serving.pull().outcome
+
+    assert outcome.code in {"registry.answer", "registry.unreachable", "registry.missing"}, outcome
+    assert outcome.result != "failed" or outcome.code
+
+
+@pytest.mark.parametrize(
+    "realm", ["https://[bad", "http://localhost/token", "https://a:b@localhost/", "", "file:///etc"]
+)
+def test_a_place_of_tokens_that_is_none_is_named(serving, odd, realm):
+    serving.login = Login("edge", "secret")
+    odd.meddle = lambda request: bool(request.say(401, headers={"WWW-Authenticate": f'Bearer realm="{realm}"'})) or True
+
+    outcome = serving.pull().outcome
+
+    assert outcome.code in {"registry.answer", "registry.missing", "registry.denied"}, outcome
+    assert "secret" not in str(outcome)
+
+
+def test_a_registry_without_range_that_is_cut_again_and_again_comes_to_an_end(serving, odd, root):
+    sha256, times = sha256_of(root), []
+
+    def cut(request) -> None:
+        times.append(request.headers.get("Range"))
+        if len(times) > 2:
+            request.usual()
+            return
+        request.send_response(200)
+        request.send_header("Content-Length", "300000")
+        request.send_header("Connection", "close")
+        request.end_headers()
+        request.wfile.write(odd.blobs[sha256][: 100_000 if len(times) == 1 else 50_000])
+        request.close_connection = True
+
+    odd.meddle = on(sha256, cut)
+
+    assert serving.pull().outcome.result == "committed"
+    assert len(times) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda layer: {**layer, "digest": layer["digest"].replace("sha256", "sha512")},
+        lambda layer: {**layer, "digest": layer["digest"].upper()},
+        lambda layer: {**layer, "digest": [layer["digest"]]},
+        lambda layer: {**layer, "size": -1},
+        lambda layer: {**layer, "size": True},
+        lambda layer: {**layer, "size": "1"},
+    ],
+)
+def test_a_layer_that_says_no_digest_or_size_is_named(serving, odd, change):
+    told = json.loads(odd.tags["stable-all"])
+    told["layers"][0] = change(told["layers"][0])
+    odd.tags["stable-all"] = json.dumps(told).encode()
+
+    refuses(serving, "registry.artifact")
+
+
+def test_a_signed_manifest_that_is_there_twice_is_refused(serving, odd):
+    told = json.loads(odd.tags["stable-all"])
+    told["layers"].append(told["layers"][0])
+    odd.tags["stable-all"] = json.dumps(told).encode()
+
+    refuses(serving, "registry.artifact")
+
+
+def test_sizes_that_lie_change_nothing(serving, odd):
+    told = json.loads(odd.tags["stable-all"])
+    for layer in told["layers"]:
+        layer["size"] = 0
+    odd.tags["stable-all"] = json.dumps(told).encode()
+
+    assert serving.pull().outcome.result == "committed"
+
+
+def test_thirty_thousand_layers_are_read_and_no_blob_of_theirs_is_asked_for(serving, odd):
+    told = json.loads(odd.tags["stable-all"])
+    other = {"mediaType": "x/y", "digest": "sha256:" + "0" * 64, "size": 1}
+    told["layers"] += [other] * 30_000
+    odd.tags["stable-all"] = json.dumps(told).encode()
+
+    assert serving.pull().outcome.result == "committed"
+    assert not [path for _, path, _ in odd.asked if "0" * 64 in path]
+
+
+def test_an_artifact_type_alone_makes_no_release():
+    content = json.dumps({"artifactType": ARTIFACT_TYPE, "layers": [None, 1, {"mediaType": MANIFEST}]}).encode()
+
+    with pytest.raises(Exception, match="no SHA-256 or no size"):
+        decode_artifact(content, where="here")

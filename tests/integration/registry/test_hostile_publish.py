@@ -1,0 +1,221 @@
+"""Publishing to a registry that lies, dies or sends elsewhere: no login leaves for it, no tag is given."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from edge.deploy.publish.publish import publish
+from edge.errors import DeployError
+from edge.registry.login import Login
+from edge.registry.reference import Reference
+from tests.support.odd_registry import OddRegistry
+
+pytestmark = pytest.mark.integration
+
+LOGIN = Login("edge", "secret")
+
+
+@pytest.fixture(autouse=True)
+def no_logins_of_ours(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def fails(odd, bundle, **options) -> DeployError:
+    with pytest.raises(DeployError) as failed:
+        publish(bundle, odd.reference(), login=LOGIN, ca=odd.ca, **options)
+    assert "stable-all" not in odd.tags
+    return failed.value
+
+
+def basic(then):
+    """Return a meddler that asks for user and password, and does `then` once it has them."""
+
+    def meddle(request) -> bool:
+        if "Authorization" not in request.headers:
+            request.say(401, headers={"WWW-Authenticate": 'Basic realm="odd"'})
+            return True
+        return then(request)
+
+    return meddle
+
+
+def bearer(odd, then=lambda request: False):
+    """Return a meddler that asks for a token of the scope that each question needs, as registries of the field do."""
+
+    def meddle(request) -> bool:
+        if request.path.startswith("/token"):
+            request.say(200, b'{"token": "writer"}' if "push" in request.path else b'{"token": "reader"}')
+            return True
+        needs = "pull" if request.command in ("HEAD", "GET") else "pull,push"
+        given = request.headers.get("Authorization")
+        if given != "Bearer writer" and (needs != "pull" or given != "Bearer reader"):
+            realm = f'realm="https://{odd.host}/token",service="odd",scope="repository:farms/gates:{needs}"'
+            request.say(401, headers={"WWW-Authenticate": f"Bearer {realm}"})
+            return True
+        return then(request)
+
+    return meddle
+
+
+def test_a_registry_whose_tokens_are_for_reading_or_for_writing_is_published_to(odd, root):
+    odd.meddle = bearer(odd)
+    bundle = root.bundle("one")
+
+    done = publish(bundle, odd.reference(), login=LOGIN, ca=odd.ca)
+
+    assert done.tags == (bundle.manifest.release, "stable-all")
+    assert "stable-all" in odd.tags
+
+
+def test_a_token_that_has_run_out_is_fetched_anew(odd, root):
+    asked = []
+
+    def run_out_once(request) -> bool:
+        if request.command == "PUT" and "/manifests/" in request.path and not asked:
+            asked.append(request.path)
+            request.say(401, headers={"WWW-Authenticate": f'Bearer realm="https://{odd.host}/token",scope="push"'})
+            return True
+        return False
+
+    odd.meddle = bearer(odd, run_out_once)
+
+    assert publish(root.bundle("one"), odd.reference(), login=LOGIN, ca=odd.ca).digest.startswith("sha256:")
+
+
+@pytest.mark.parametrize("kind", [basic, bearer])
+def test_a_login_is_not_sent_to_where_an_upload_is_to_go(odd, root, tmp_path, kind):
+    with OddRegistry(tmp_path / "elsewhere") as elsewhere:
+        elsewhere.meddle = lambda request: bool(request.say(201)) or True
+
+        def elsewhere_to(request) -> bool:
+            if request.command != "POST":
+                return False
+            request.say(202, headers={"Location": f"https://{elsewhere.host}/upload?key=1"})
+            return True
+
+        odd.meddle = basic(elsewhere_to) if kind is basic else bearer(odd, elsewhere_to)
+        both = tmp_path / "both.pem"
+        both.write_text(odd.ca.read_text() + elsewhere.ca.read_text())
+
+        publish(root.bundle("one"), odd.reference(), login=LOGIN, ca=both)
+
+        assert elsewhere.asked
+        assert not [headers for _, _, headers in elsewhere.asked if "Authorization" in headers]
+
+
+@pytest.mark.parametrize("kind", [basic, bearer])
+def test_nothing_goes_anywhere_without_tls(odd, root, kind):
+    import http.server
+
+    came = []
+
+    class Plain(http.server.BaseHTTPRequestHandler):
+        def do_PUT(self):
+            came.append(dict(self.headers))
+            self.send_response(201)
+            self.end_headers()
+
+    plain = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Plain)
+    threading.Thread(target=plain.serve_forever, args=(0.05,), daemon=True).start()
+
+    def plain_to(request) -> bool:
+        if request.command != "POST":
+            return False
+        request.say(202, headers={"Location": f"http://127.0.0.1:{plain.server_port}/upload"})
+        return True
+
+    odd.meddle = basic(plain_to) if kind is basic else bearer(odd, plain_to)
+    try:
+        error = fails(odd, root.bundle("one"))
+    finally:
+        plain.shutdown()
+        plain.server_close()
+
+    assert came == []
+    assert error.code.startswith("registry.")
+    assert "HTTPS" in f"{error.problem} {error.hint}"
+
+
+def test_a_host_without_a_dot_is_no_name_at_docker():
+    from edge.deploy.publish.binding import _container
+
+    for text, wanted in (("localhost", "localhost"), ("[::1]:5000", "[::1]:5000")):
+        made = _container(Reference(text, "farms/gates", "stable-all"))
+        assert made.manifest_url() == f"{wanted}/v2/farms/gates/manifests/stable-all"
+        assert made.upload_blob_url() == f"{wanted}/v2/farms/gates/blobs/uploads/"
+    dotted = _container(Reference("localhost", "farms.north/gates", "a"))
+    assert dotted.manifest_url() == "localhost/v2/farms.north/gates/manifests/a"
+    one = _container(Reference("registry.example", "gates"))
+    assert one.upload_blob_url() == "registry.example/v2/gates/blobs/uploads/"
+
+
+def test_a_registry_that_dies_in_the_middle_is_named_soon(odd, root):
+    def die(request) -> bool:
+        if request.command != "PUT":
+            return False
+        request.connection.close()
+        request.close_connection = True
+        return True
+
+    odd.meddle = die
+    began = time.monotonic()
+
+    error = fails(odd, root.bundle("one"))
+
+    assert error.code == "registry.unreachable"
+    assert time.monotonic() - began < 90  # oras by itself: 131 s
+
+
+def test_a_registry_that_stumbles_once_is_asked_again(odd, root):
+    failed = []
+
+    def stumble(request) -> bool:
+        if request.command != "PUT" or request.path in failed:
+            return False
+        failed.append(request.path)
+        request.say(500)
+        return True
+
+    odd.meddle = stumble
+
+    assert publish(root.bundle("one"), odd.reference(), login=LOGIN, ca=odd.ca).bytes_sent > 0
+    assert len(failed) > 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(403, "registry.denied"), (405, "registry.answer"), (413, "registry.answer")]
+)
+def test_a_registry_that_may_be_read_only_is_named(odd, root, status, code):
+    odd.meddle = lambda request: request.command not in ("HEAD", "GET") and (bool(request.say(status)) or True)
+
+    assert fails(odd, root.bundle("one")).code == code
+
+
+def test_an_upload_that_is_taken_as_something_else_is_named(odd, root):
+    lie = {"Docker-Content-Digest": "sha256:" + "0" * 64}
+    odd.meddle = lambda request: (
+        request.command == "PUT" and "/manifests/" in request.path and (bool(request.say(201, headers=lie)) or True)
+    )
+
+    error = fails(odd, root.bundle("one"))
+
+    assert error.code == "registry.damaged"
+
+
+def test_a_file_that_vanishes_meanwhile_is_named(odd, root):
+    bundle = root.bundle("one")
+
+    def vanish(request) -> bool:
+        if request.command == "POST":
+            for file in bundle.manifest.files:
+                (bundle.path / file.path).unlink(missing_ok=True)
+        return False
+
+    odd.meddle = vanish
+
+    assert fails(odd, bundle).code == "bundle.file"

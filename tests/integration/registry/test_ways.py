@@ -1,0 +1,237 @@
+"""The way to a registry: a proxy that is real, refuses or is none, TLS of other versions, the address of a host."""
+
+from __future__ import annotations
+
+import base64
+import gc
+import http.server
+import socket
+import ssl
+import threading
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from edge.errors import DeployError
+from edge.registry.client import RegistryClient
+from edge.registry.login import Login
+from edge.registry.reference import Reference
+from tests.support.certificates import make_certificates
+
+pytestmark = pytest.mark.integration
+
+
+@contextmanager
+def proxy(*, wants: str | None = None, drips: threading.Event | None = None):
+    """Give the port of a CONNECT proxy and what it was asked; it drips headers until `drips` is set."""
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_CONNECT(self):
+            given = self.headers.get("Proxy-Authorization")
+            asked.append((self.path, given))
+            if drips is not None:
+                self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+                while not drips.wait(0.05):
+                    self.wfile.write(b"X: y\r\n")
+                return
+            if wants is not None and given != wants:
+                self.send_error(407)
+                return
+            host, _, port = self.path.rpartition(":")
+            with socket.create_connection((host, int(port))) as far:
+                self.send_response(200)
+                self.end_headers()
+                back = threading.Thread(target=copy, args=(far, self.connection))
+                back.start()
+                copy(self.connection, far)
+                back.join()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.handle_error = lambda *_: None
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield server.server_port, asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def copy(source: socket.socket, sink: socket.socket) -> None:
+    try:
+        while part := source.recv(65536):
+            sink.sendall(part)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+
+@pytest.fixture
+def collected():
+    """http.client leaves what a proxy said that refused to the garbage collector; it goes while that is known."""
+    yield
+    gc.collect()
+
+
+left_to_gc = pytest.mark.filterwarnings("ignore:.*socket.socket:pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def no_proxy_of_ours(monkeypatch):
+    for name in ("https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def look(odd, *, within_s=60.0) -> str | None:
+    client = RegistryClient(odd.reference(), ca=odd.ca, within_s=within_s)
+    try:
+        return client.digest_of("stable-all")
+    finally:
+        client.close()
+
+
+def fails(odd, **options) -> DeployError:
+    with pytest.raises(DeployError) as failed:
+        look(odd, **options)
+    return failed.value
+
+
+def test_a_proxy_is_given_the_login_of_its_url(odd, monkeypatch):
+    odd.tags["stable-all"] = b"{}"
+    wants = "Basic " + base64.b64encode(b"ops:p@ss/word").decode()
+    with proxy(wants=wants) as (port, asked):
+        monkeypatch.setenv("https_proxy", f"http://ops:p%40ss%2Fword@127.0.0.1:{port}")
+
+        assert look(odd) is not None
+
+    assert asked == [(odd.host, wants)]
+    assert all("Proxy-Authorization" not in headers for _, _, headers in odd.asked)
+
+
+@left_to_gc
+@pytest.mark.usefixtures("collected")
+def test_a_proxy_that_refuses_is_named(odd, monkeypatch):
+    with proxy(wants="Basic other") as (port, _):
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+
+        error = fails(odd)
+
+    assert error.code == "registry.unreachable"
+    assert "407" in error.problem
+    assert "proxy" in error.hint
+
+
+@left_to_gc
+@pytest.mark.usefixtures("collected")
+def test_a_proxy_that_sends_headers_without_end_is_left(odd, monkeypatch):
+    gone = threading.Event()
+    with proxy(drips=gone) as (port, _):
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+        try:
+            error = fails(odd, within_s=2.0)
+        finally:
+            gone.set()
+
+    assert error.code == "registry.slow"
+
+
+@pytest.mark.parametrize(
+    "url", ["http://ops:pa/ss@proxy:3128", "https://proxy:3128", "http://", "http://[bad", "http://a:x"]
+)
+def test_a_proxy_that_is_none_is_named_without_its_login(odd, monkeypatch, url):
+    monkeypatch.setenv("https_proxy", url)
+
+    error = fails(odd)
+
+    assert error.code == "registry.unreachable"
+    assert "https_proxy: expected http://" in error.problem
+    assert "pa" not in error.problem.replace("password", "")
+
+
+@pytest.mark.parametrize("with_port", [True, False])
+def test_no_proxy_names_a_host_with_or_without_its_port(odd, monkeypatch, with_port):
+    odd.tags["stable-all"] = b"{}"
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", odd.host if with_port else "localhost")
+
+    assert look(odd) is not None
+
+
+@contextmanager
+def listening(answer, address="127.0.0.1", family=socket.AF_INET):
+    """Give the port of who does `answer` with each connection."""
+    with socket.create_server((address, 0), family=family) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connected, _ = server.accept()
+                except OSError:
+                    return
+                with connected, suppress(OSError):
+                    answer(connected)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def handshake(certificates, **settings):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.certificate, certificates.key)
+    for name, value in settings.items():
+        setattr(context, name, value)
+    return lambda connected: context.wrap_socket(connected, server_side=True).recv(10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "said"),
+    [
+        ("tls 1.2", "registry.tls", "TLS 1.3"),
+        ("plain", "registry.tls", "no TLS"),
+        ("ends", "registry.unreachable", ""),
+    ],
+)
+def test_a_handshake_that_fails_says_why(odd, tmp_path, kind, code, said):
+    certificates = make_certificates(tmp_path / "tls")
+    answers = {
+        "tls 1.2": handshake(certificates, maximum_version=ssl.TLSVersion.TLSv1_2),
+        "plain": lambda connected: connected.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9),
+        "ends": lambda connected: connected.recv(9999),
+    }
+    with listening(answers[kind]) as port, pytest.raises(DeployError) as failed:
+        RegistryClient(Reference(f"localhost:{port}", "a/b", "c"), ca=certificates.ca).digest_of("c")
+
+    assert failed.value.code == code, failed.value
+    assert said in failed.value.problem
+
+
+def test_an_address_of_ipv6_is_reached():
+    def answer(connected) -> None:
+        connected.sendall(b"no TLS at all, so that it is known who has answered")
+
+    with listening(answer, "::1", socket.AF_INET6) as port, pytest.raises(DeployError) as failed:
+        RegistryClient(Reference(f"[::1]:{port}", "a/b", "c")).digest_of("c")
+
+    assert failed.value.code == "registry.tls"
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "is_ours"),
+    [
+        ("registry.example", "https://registry.example:443/x", True),
+        ("registry.example:443", "https://registry.example/x", True),
+        ("Registry.example", "https://registry.example/x", True),
+        ("registry.example", "https://registry.example:5000/x", False),
+        ("registry.example:5000", "https://registry.example/x", False),
+        ("registry.example", "https://registry.example.evil/x", False),
+    ],
+)
+def test_port_443_is_the_same_written_or_not(host, url, is_ours):
+    client = RegistryClient(Reference(host, "a/b", "c"), login=Login("edge", "secret"))
+
+    assert client._is_ours(url) is is_ours

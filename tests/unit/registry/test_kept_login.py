@@ -1,0 +1,126 @@
+"""Logins as docker and podman keep them, with helpers that are there, are not, or fail."""
+
+import json
+import os
+
+import pytest
+
+from edge.deploy.publish import kept_login as kept
+from edge.deploy.publish.kept_login import kept_login
+from edge.errors import DeployError
+from edge.registry.login import Login
+from edge.registry.reference import Reference
+
+HERE = Reference("registry.example", "farms/gates", "stable-all")
+EDGE, OPS = "ZWRnZTpzZWNyZXQ=", "b3BzOnNlY3JldA=="  # edge:secret, ops:secret
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home without logins, a folder of helpers before all others, and what writes docker's file."""
+    for name in ("DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / ".docker").mkdir()
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+def write(home, told) -> None:
+    (home / ".docker/config.json").write_text(told if isinstance(told, str) else json.dumps(told))
+
+
+def helper(home, script: str) -> None:
+    path = home / "bin/docker-credential-lab"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("auths", "expected"),
+    [
+        ({"registry.example": {"auth": EDGE}}, Login("edge", "secret")),
+        ({"registry.example/farms": {"auth": EDGE}, "registry.example": {"auth": OPS}}, Login("edge", "secret")),
+        (
+            {"registry.example/farms/gates": {"auth": EDGE}, "registry.example/farms": {"auth": OPS}},
+            Login("edge", "secret"),
+        ),
+        (
+            {"registry.example/farm": {"auth": OPS}, "https://registry.example/v1/": {"auth": EDGE}},
+            Login("edge", "secret"),
+        ),
+        ({"registry.example:5000": {"auth": OPS}, "example": {"auth": OPS}}, None),
+        ({"registry.example": {}}, None),
+        ({}, None),
+    ],
+)
+def test_the_nearest_login_counts(home, auths, expected):
+    write(home, {"auths": auths})
+
+    assert kept_login(HERE) == expected
+
+
+def test_podman_s_file_is_looked_into_first_and_not_mixed_with_docker_s(home):
+    (home / ".config/containers").mkdir(parents=True)
+    (home / ".config/containers/auth.json").write_text(json.dumps({"auths": {"registry.example": {"auth": EDGE}}}))
+    write(home, {"auths": {"registry.example/farms/gates": {"auth": OPS}}})
+
+    assert kept_login(HERE) == Login("edge", "secret")
+
+
+@pytest.mark.parametrize("where", [{"credHelpers": {"registry.example": "lab"}}, {"credsStore": "lab"}])
+def test_a_helper_is_asked_for_the_host(home, where):
+    helper(home, """read host; echo "{\\"Username\\": \\"$host\\", \\"Secret\\": \\"s\\"}" """)
+    write(home, where)
+
+    assert kept_login(HERE) == Login("registry.example", "s")
+
+
+def test_a_store_that_has_nothing_or_is_not_there_is_none(home):
+    write(home, {"credsStore": "absent"})
+    assert kept_login(HERE) is None
+    helper(home, "echo credentials not found in native keychain; exit 1")
+    write(home, {"credsStore": "lab", "auths": {"registry.example": {}}})
+    assert kept_login(HERE) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "script", "said"),
+    [
+        ({"credHelpers": {"registry.example": "absent"}}, "", "docker-credential-absent: No such file"),
+        ({"credsStore": "absent", "auths": {"registry.example": {}}}, "", "docker-credential-absent: No such file"),
+        (
+            {"credHelpers": {"registry.example": "lab"}},
+            "echo secret >&2; exit 3",
+            "docker-credential-lab has failed (3)",
+        ),
+        ({"credHelpers": {"registry.example": "lab"}}, "echo secret", "gives no user and password"),
+        ({"credHelpers": {"registry.example": "lab"}}, "exec sleep 600", "has not answered within 1 s"),
+        ({"credHelpers": {"registry.example": ["lab"]}}, "", "No such file"),
+        ({"auths": {"registry.example": {"auth": "secret%"}}}, "", "is not user:password in base64"),
+        ({"auths": {"registry.example": {"auth": 5}}}, "", "is not user:password in base64"),
+        ({"auths": ["secret"]}, "", "expected objects under auths"),
+        ("secret", "", "it is no JSON object"),
+        ("[" * 100_000, "", "it is no JSON object"),
+    ],
+)
+def test_what_is_no_login_is_named_without_what_is_in_it(home, monkeypatch, told, script, said):
+    monkeypatch.setattr(kept, "_HELPER_S", 1.0)
+    helper(home, script)
+    write(home, told)
+
+    with pytest.raises(DeployError) as failed:
+        kept_login(HERE)
+
+    assert failed.value.code == "registry.login"
+    assert said in failed.value.problem
+    assert "config.json" in failed.value.problem
+    assert "secret" not in str(failed.value)
+
+
+def test_a_fifo_in_the_place_of_a_file_is_no_wait(home):
+    os.mkfifo(home / ".docker/config.json")
+
+    with pytest.raises(DeployError, match="got a FIFO"):
+        kept_login(HERE)

@@ -20,8 +20,8 @@ from edge.deploy.provision.own_wheel import OURS, own_wheel
 
 ROOT = Path(__file__).parents[2]
 _BOTH_COMMANDS = b"""[console_scripts]
-edge-deploy = edge.cli.edge_deploy:main
-edge-runtime = edge.cli.edge_runtime:main
+edge-deploy = edge.cli.entry:edge_deploy
+edge-runtime = edge.cli.entry:edge_runtime
 """
 
 

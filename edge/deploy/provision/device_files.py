@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
-__all__ = ["DEVICE_COMMAND", "device_files"]
+__all__ = ["device_files"]
 
-DEVICE_COMMAND = "edge.cli.edge_runtime"
+_ENTRY = "edge.cli.entry"  # of both commands
+_AT_HOME = "edge.cli.edge_deploy"  # the workstation's, where the other way leads
 _IMPORT = re.compile(rb"^\s*(?:from\s+(edge[\w.]*)\s+import\s+(\([^)]*\)|[^\n#]*)|import\s+(edge[\w.]*))", re.MULTILINE)
 _QUOTED = re.compile(rb'"(edge\.[\w.]+)"')  # a command that is loaded late, a process of its own, a folder with data
 
@@ -22,10 +23,10 @@ def device_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
     modules = {_module(name): name for name in files if name.endswith(".py")}
     reached: set[str] = set()
     # The kinds of engine are folders that are looked for when one is needed, so no import names them.
-    waiting = [DEVICE_COMMAND, *(module for module in modules if module.startswith("edge.engine."))]
+    waiting = [_ENTRY, *(module for module in modules if module.startswith("edge.engine."))]
     while waiting:
         module = waiting.pop()
-        if module in reached:
+        if module in reached or module == _AT_HOME:
             continue
         reached |= {module}
         waiting += [parent for parent in [module.rpartition(".")[0]] if parent]

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from edge.deploy.provision.device_files import DEVICE_COMMAND, device_files
+from edge.deploy.provision.device_files import device_files
 from edge.errors import DeployError
 from edge.version import __version__
 
@@ -48,7 +48,7 @@ def _for_device(files: Mapping[str, bytes]) -> dict[str, bytes]:
     package = device_files({name: content for name, content in files.items() if name.startswith("edge/")})
     stated = {name: content for name, content in files.items() if not name.startswith("edge/")}
     lines = stated[_ENTRIES].decode().splitlines(keepends=True)
-    kept = [line for line in lines if "=" not in line or f"{DEVICE_COMMAND}:" in line]
+    kept = [line for line in lines if "=" not in line or line.startswith("edge-runtime ")]
     return {**package, **stated, _ENTRIES: "".join(kept).encode()}
 
 

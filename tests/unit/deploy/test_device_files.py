@@ -43,7 +43,8 @@ def test_nothing_of_the_workstation_travels(device):
     assert {path.name for path in (device / "edge/cli/commands").iterdir()} == {
         *("__init__.py", "bench.py", "build.py", "doctor.py", "light.py", "run.py")
     }
-    assert "edge-deploy =" not in next(device.glob("*.dist-info/entry_points.txt")).read_text()
+    commands = next(device.glob("*.dist-info/entry_points.txt")).read_text()
+    assert commands.split("\n") == ["[console_scripts]", "edge-runtime = edge.cli.entry:edge_runtime", ""]
 
 
 def test_what_is_read_beside_the_code_travels_with_it(device):
@@ -64,7 +65,7 @@ def test_each_import_of_what_travels_leads_to_what_travels(device):
                 inside = [f"{node.module}.{alias.name}" for alias in node.names]
                 modules = [node.module, *(one for one in inside if is_module(one))]
             missing += [(name, module) for module in modules if is_module(module) and not in_names(module, travelling)]
-    assert missing == []
+    assert missing == [("edge/cli/entry.py", "edge.cli.edge_deploy")]  # where the workstation's command begins
 
 
 def is_module(module: str) -> bool:
@@ -92,7 +93,7 @@ def test_each_module_that_travels_can_be_imported_there(device):
 
 @pytest.mark.parametrize("command", sorted(edge_runtime.list_commands(None)))
 def test_each_command_of_a_device_is_there(device, command):
-    told = on(device, "-m", "edge.cli.edge_runtime", command, "--help")
+    told = on(device, "-c", "from edge.cli.entry import edge_runtime; edge_runtime()", command, "--help")
 
     assert told.returncode == 0, told.stderr
     assert told.stdout.lower().startswith("usage: ")
@@ -100,7 +101,7 @@ def test_each_command_of_a_device_is_there(device, command):
 
 def test_a_folder_of_an_engine_that_nobody_names_travels():
     files = {
-        "edge/cli/edge_runtime.py": b"",
+        "edge/cli/entry.py": b"",
         "edge/engine/__init__.py": b"",
         "edge/engine/new/facts.py": b"import edge.wire.x",
     }
@@ -120,6 +121,6 @@ def test_a_folder_of_an_engine_that_nobody_names_travels():
     ],
 )
 def test_a_module_travels_however_it_is_named(line):
-    files = {"edge/cli/edge_runtime.py": line, "edge/wire/x.py": b"", "edge/wire/y.py": b""}
+    files = {"edge/cli/entry.py": line, "edge/wire/x.py": b"", "edge/wire/y.py": b""}
 
-    assert set(device_files(files)) == {"edge/cli/edge_runtime.py", "edge/wire/x.py"}
+    assert set(device_files(files)) == {"edge/cli/entry.py", "edge/wire/x.py"}

@@ -254,6 +254,26 @@ _SINGLE: Sequence[Row] = (
     ("edge-deploy provision", 2, "Missing argument 'TARGET...'"),
     ("edge-deploy provision a --max-parallel many", 2, "--max-parallel"),
     ("edge-deploy provision a --colour", 2, "No such option"),
+    ("edge-deploy provision a --pull-from gates", 2, "names no artifact: expected a host with a domain or a port"),
+    ("edge-deploy provision a --pull-from https://a.b/gates", 2, "a registry is always reached by HTTPS"),
+    ("edge-deploy provision a --pull-from a.b/gates:stable", 2, "channel and ring make the tag"),
+    ("edge-deploy provision a --pull-from a.b/gates --ring ALL", 2, "ring: expected a-z, 0-9 and '-'"),
+    ("edge-deploy provision a --pull-from a.b/gates --channel a --channel b", 2, "give one --channel"),
+    ("edge-deploy provision a --ring canary", 2, "go with --pull-from"),
+    ("edge-deploy provision a --registry-ca text.txt", 2, "go with --pull-from"),
+    ("edge-deploy provision a --pull-from a.b/gates --registry-ca text.txt", 12, "no certificate can be read"),
+    ("edge-deploy provision a --pull-from a.b/gates --registry-ca fifo", 2, _STREAM),
+    ("edge-deploy publish", 2, "Missing argument 'PIPELINE_OR_BUNDLE'"),
+    ("edge-deploy publish good.yaml", 2, "Missing argument 'REGISTRY/REPOSITORY[:TAG]'"),
+    ("edge-deploy publish good.yaml gates", 2, "names no artifact: expected a host with a domain or a port"),
+    ("edge-deploy publish good.yaml https://a.b/gates", 2, "a registry is always reached by HTTPS"),
+    ("edge-deploy publish good.yaml a.b/Gates", 2, "a repository of a-z, 0-9"),
+    ("edge-deploy publish good.yaml a.b/gates:", 2, "a tag of letters, digits"),
+    ("edge-deploy publish good.yaml a.b/gates --login gone", 12, "gone: No such file or directory"),
+    ("edge-deploy publish good.yaml a.b/gates --login text.txt", 12, "expected one line, user:password"),
+    ("edge-deploy publish good.yaml a.b/gates --login fifo", 2, _STREAM),
+    ("edge-deploy publish good.yaml a.b/gates --ca text.txt", 12, "no certificate can be read"),
+    ("edge-deploy publish folder a.b/gates", 2, "folder/manifest.json: cannot be read"),
     ("edge-deploy reset", 2, "Missing argument 'TARGET'"),
     ("edge-deploy reset a b", 2, "unexpected extra argument"),
     ("edge-deploy reset a --expires-days 0", 2, "--expires-days"),
@@ -279,7 +299,8 @@ def rows() -> Iterator[Row]:
     yield from _product(_TO_MODEL, _MODELS)
     yield from _product(_TO_TABLE, _TABLES)
     yield from _product(_TO_PIPELINE, _PIPELINES)
-    yield from _product(("edge-deploy push {} a",), {name: _PIPELINES[name] for name in _PIPELINES if name != "folder"})
+    to_bundle = ("edge-deploy push {} a", "edge-deploy publish {} a.b/gates")
+    yield from _product(to_bundle, {name: _PIPELINES[name] for name in _PIPELINES if name != "folder"})
     yield from _product(_TO_CACHE, _CACHES)
     yield from _product(_TO_INVENTORY, _INVENTORIES)
     yield from _product(_TO_OUTPUT, _OUTPUTS)

@@ -243,6 +243,8 @@ def _pull(pull_from: str | None, channels: Sequence[str], ring: str, ca: Path | 
     if len(channels) != 1:
         raise click.UsageError("--pull-from: a device fetches the releases of one channel; give one --channel")
     tls_context(ca)  # a file without a certificate is seen here, not in the field
+    if ca is not None and "PRIVATE KEY" in ca.read_text("ascii", "replace"):
+        raise click.UsageError(f"--registry-ca: {ca} holds a private key; give the certificate alone")
     try:
         return PullSettings(repository=pull_from, channel=channels[0], ring=ring)
     except ValueError as error:

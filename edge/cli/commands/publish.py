@@ -66,10 +66,12 @@ def publish(
     """
     from edge.cli.bundles import bundle_of
     from edge.deploy.publish.publish import publish as publish_bundle
+    from edge.registry.https import tls_context
     from edge.registry.login import read_login
     from edge.registry.reference import parse_reference
 
     reference = parse_reference(where, where="REGISTRY/REPOSITORY")
+    tls_context(ca)  # what is wrong with it is said before a bundle is made
     login: Login | None = None if login_path is None else read_login(login_path)
     bundle = bundle_of(what, key=key, golden=golden, limits=golden_limits)
     published = publish_bundle(bundle, reference, login=login, ca=ca, on_step=_step)

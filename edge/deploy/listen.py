@@ -27,6 +27,7 @@ from edge.publish.messages import (
     StreamStateMessage,
     WireMessage,
 )
+from edge.publish.mqtt.sites import devices_by_site
 from edge.publish.mqtt.subscriber import Arrival, Subscriber, checked_device
 from edge.reading import json_value
 from edge.untrusted import cleaned
@@ -36,6 +37,7 @@ __all__ = ["ListenOptions", "line_from_message", "listen"]
 _DONE = 0
 _MISSING = 4
 _MAX_SHOWN = 8
+_QUIET_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +132,36 @@ def _show_all(
     subscriber: Subscriber, options: ListenOptions, ledger: Ledger, out: TextIO, say: Callable[[str], None]
 ) -> None:
     until = NEVER if options.duration_s is None else Deadline.after(options.duration_s)
+    quiet = Deadline.after(_QUIET_S)
     count = 0
     for arrival in subscriber.receive(on_status=say):
         if until.is_over:
             return
         if arrival is None:
+            if quiet.is_over and count == 0 and subscriber.is_connected:
+                quiet = NEVER
+                say(_nothing_yet(options))
             continue
         _show(arrival, options, ledger, out)
         count += 1
         if count == options.max_messages:
             return
+
+
+def _nothing_yet(options: ListenOptions) -> str:
+    """Return who is at the broker instead: of a device that is there, its state would have come at once."""
+    mqtt = options.mqtt
+    there = devices_by_site(mqtt, credential=options.credential, base_dir=options.base_dir, within_s=_QUIET_S)
+    said = f"nothing yet from {mqtt.prefix}/{mqtt.site}/{options.device}"
+    if not there:
+        return f"{said}; this broker knows no device of ours under {mqtt.prefix}"
+    sites = "; ".join(f"{site}: {_few(devices)}" for site, devices in list(there.items())[:_MAX_SHOWN])
+    return f"{said}; this broker knows {sites}"
+
+
+def _few(names: list[str]) -> str:
+    more = len(names) - _MAX_SHOWN
+    return ", ".join(names[:_MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _show(arrival: Arrival, options: ListenOptions, ledger: Ledger, out: TextIO) -> None:

@@ -289,6 +289,8 @@ _SINGLE: Sequence[Row] = (
     ("edge-deploy demo --precision fp64", 2, "--precision"),
     ("edge-deploy demo --keep good.yaml", 2, "good.yaml: no folder to keep clips in: File exists"),
     ("edge-deploy demo picture", 2, "unexpected extra argument"),
+    ("edge-deploy listen --host a.b --duration 0", 2, "--duration"),
+    ("edge-deploy listen --host a.b --device a/b", 2, "--device"),
     ("edge-deploy listen --pipeline no-output.yaml", 2, "nothing would leave this machine"),
 )
 

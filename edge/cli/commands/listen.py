@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from edge.cli.lazy import verbosity_option
+from edge.cli.options import SECONDS
 from edge.cli.paths import PIPELINE, READ, Command
 
 __all__ = ["listen"]
@@ -37,7 +38,7 @@ Examples:
 @click.option("--device", default="+", help="One device; default: all of the site.")
 @click.option("--gaps", is_flag=True, help="Show only missing numbers; exit with 4 when some are undeclared.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per message.")
-@click.option("--duration", "duration_s", type=float, metavar="S", help="Stop after S seconds.")
+@click.option("--duration", "duration_s", type=SECONDS, metavar="S", help="Stop after S seconds.")
 @click.option("--count", "max_messages", type=click.IntRange(min=1), metavar="N", help="Stop after N messages.")
 @verbosity_option
 def listen(
@@ -61,6 +62,8 @@ def listen(
     from edge.config.load import load_pipeline, mqtt_from_options
     from edge.deploy.listen import ListenOptions
     from edge.deploy.listen import listen as listen_to
+    from edge.errors import ConfigError
+    from edge.publish.mqtt.subscriber import checked_device
 
     if (path is None) == (host is None):
         raise click.UsageError("give either --pipeline or --host")
@@ -74,6 +77,10 @@ def listen(
         broker = {"host": host, "port": port, "site": site, "prefix": prefix, "tls": security}
         mqtt = mqtt_from_options({**broker, "credential": credential, "protocol": protocol})
         base_dir = Path()
+    try:
+        checked_device(device)
+    except ConfigError as error:
+        raise click.BadParameter(str(error).removeprefix("device: "), param_hint="--device") from None
     options = ListenOptions(
         mqtt=mqtt,
         device=device,

@@ -271,4 +271,19 @@ def test_listen_ends_well_when_its_reader_has_had_enough(broker, make_publisher,
 def test_the_listen_command_refuses_what_makes_no_sense(broker, words):
     with listen_command(broker, *words) as process:
         assert process.wait(20) == 2
-        assert "expected" in process.stderr.read()
+        assert words[0] in process.stderr.read()
+
+
+@pytest.mark.parametrize("has_devices", [True, False])
+def test_who_listens_to_a_site_that_is_not_there_is_told_who_is(broker, make_publisher, has_devices):
+    if has_devices:
+        publisher = make_publisher(broker.port)
+        publisher.publish(detections(1))
+        wait_until(lambda: publisher.is_connected, what="the device says that it is online")
+    with listen_command(broker, "--site", "nroth") as process:
+        assert "listening to" in process.stderr.readline()
+        told = process.stderr.readline()
+
+    known = "this broker knows north: gate-01\n" if has_devices else "this broker knows no device of ours under edge/v1"
+    assert told.startswith("nothing yet from edge/v1/nroth/+; ")
+    assert known in told

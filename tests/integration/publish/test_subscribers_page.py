@@ -79,7 +79,7 @@ def test_the_ten_lines_show_detections_crossings_and_losses(broker, make_publish
 
 
 def test_mosquitto_sub_shows_events(broker, make_publisher):
-    words = shlex.split(block("console"))
+    words = shlex.split(block("sh"))
     words[words.index("broker.local")] = "127.0.0.1"
     with running([*words, "-p", str(broker.port)]) as process:
         wait_for_subscription(broker)

@@ -130,8 +130,8 @@ def test_status_says_what_a_device_takes_who_signed_what_it_runs_and_when_it_was
     assert any(line.startswith("revoked   20") and "today" in line for line in lines)
 
     head, row = run("status", "gate-01", "--table").stdout.splitlines()
-    assert head.split()[:5] == ["TARGET", "RELEASE", "SIGNER", "CHANNELS", "COUNTED"]
-    assert row.split()[:6] == ["gate-01", bundle.manifest.release, "ops", "stable", "stable", "1"]
+    assert head.split()[:5] == ["TARGET", "RELEASE", "DEVICE", "SIGNER", "CHANNELS"]
+    assert row.split()[:7] == ["gate-01", bundle.manifest.release, "-", "ops", "stable", "stable", "1"]
 
     told = json.loads(run("status", "gate-01", "--json").stdout)["gate-01"]
     assert told["takes"]["sequences"] == {"stable": 1}

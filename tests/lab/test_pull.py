@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 
@@ -106,6 +107,13 @@ def test_a_device_whose_only_way_out_is_the_registry_comes_to_a_new_release_and_
     for rule in rules:
         iptables(fetching, rule)
     try:
+        # The broker is out of reach, too: a release that is judged before the service knows would be blamed for it.
+        health = "cat /run/edge-runtime/health.json"
+        wait_until(
+            lambda: json.loads(fetching.device.run(health).stdout)["mqtt_connected"] is False,
+            what="the service knows that its broker is gone",
+            timeout_s=180,
+        )
         fetching.publish(shop.second)
         fetching.look()
         came_to = fetching.site.current()

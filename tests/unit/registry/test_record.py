@@ -1,5 +1,7 @@
 """What a pull remembers: whole, or as if there were nothing."""
 
+from dataclasses import replace
+
 import pytest
 
 from edge.runtime.pull.record import PullRecord, read_record, write_record
@@ -35,3 +37,10 @@ def test_a_release_is_known_in_another_wrapping_too():
     assert RECORD.is_judged(RECORD.reference, release="1" * 12)
     assert not RECORD.is_judged(RECORD.reference, release="2" * 12)
     assert not RECORD.is_judged("a.b/c:stable-canary", release="1" * 12)
+
+
+@pytest.mark.parametrize("result", ["refused", "failed", "interrupted", "late"])
+def test_what_had_no_verdict_is_asked_again_for_its_cause_may_be_gone(result):
+    refused = replace(RECORD, result=result)
+
+    assert not refused.is_judged(RECORD.reference, digest=RECORD.digest)

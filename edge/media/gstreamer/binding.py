@@ -17,6 +17,7 @@ from edge.errors import ConfigError, MissingDependencyError
 __all__ = [
     "JETSON_HINT",
     "GStreamer",
+    "caps_fields",
     "has_factories",
     "is_available",
     "load",
@@ -137,6 +138,15 @@ def parse_decoder(description: str) -> Any:
     ):
         made.add_pad(gst.GhostPad.new(name, pad))
     return made
+
+
+def caps_fields(caps: Any) -> Any:
+    """Return the first `Gst.Structure` of caps, to be read; from 1.26 on the binding only lends it, as a context."""
+    lent = caps.get_structure(0)
+    if not hasattr(lent, "__enter__"):
+        return lent
+    with lent as fields:
+        return fields.copy()
 
 
 def set_if_present(element: Any, **values: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from edge.config.schema import StreamConfig
 from edge.errors import ConfigError, SourceError
 from edge.media.address import Address
-from edge.media.gstreamer.binding import load, parse_bin, parse_decoder, set_if_present
+from edge.media.gstreamer.binding import caps_fields, load, parse_bin, parse_decoder, set_if_present
 from edge.media.gstreamer.clean import CleanFrames
 from edge.media.gstreamer.idle import is_idle
 from edge.media.gstreamer.launch import joined, read_sections
@@ -201,8 +201,8 @@ class PipelineBuilder:
     def _set_container_colour_apart(self, pad: Any, info: Any) -> Any:
         """Parsers believe the container before the video; of full range, qtdemux (1.22) makes limited range."""
         event = info.get_event()
-        if event.type == self._gst.EventType.CAPS and event.parse_caps().get_structure(0).has_field("colorimetry"):
-            fields = event.parse_caps().get_structure(0).copy()
+        if event.type == self._gst.EventType.CAPS and caps_fields(event.parse_caps()).has_field("colorimetry"):
+            fields = caps_fields(event.parse_caps()).copy()
             self.container_colour = fields.get_string("colorimetry")
             fields.remove_field("colorimetry")
             caps = self._gst.Caps.new_empty()
@@ -223,7 +223,7 @@ class PipelineBuilder:
     def _take_pad(self, pad: Any) -> None:
         """Decode the first video pad; audio and data pads stay unlinked, which demuxers allow."""
         caps = pad.get_current_caps() or pad.query_caps(None)
-        fields = caps.get_structure(0)
+        fields = caps_fields(caps)
         name = fields.get_name()
         if self._is_linked:
             return

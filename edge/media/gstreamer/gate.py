@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from edge.media.gstreamer.binding import load
+from edge.media.gstreamer.binding import caps_fields, load
 from edge.types import ImageSize, Letterbox, Preprocess
 from edge.vision import letterbox
 
@@ -67,7 +67,7 @@ class BufferGate:
 
     def letterbox_of(self, caps: Any) -> Letterbox:
         """Return the letterbox of the frames that carry `caps`, the caps of a sample."""
-        fields = caps.get_structure(0)
+        fields = caps_fields(caps)
         fitted = ImageSize(width=fields.get_value("width"), height=fields.get_value("height"))
         source = self._sources[fitted]
         if fields.has_field(_MARK_WIDTH):
@@ -78,7 +78,7 @@ class BufferGate:
         event = info.get_event()
         if event.type == self._gst.EventType.CAPS:
             try:
-                self._set_caps(event.parse_caps().get_structure(0))
+                self._set_caps(caps_fields(event.parse_caps()))
             except Exception as error:  # a C callback; the reader raises it
                 self.problem = error
         return self._gst.PadProbeReturn.OK

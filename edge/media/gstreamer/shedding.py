@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from edge.media.disposable import Disposable
-from edge.media.gstreamer.binding import load
+from edge.media.gstreamer.binding import caps_fields, load
 from edge.media.rate import RateLimit
 from edge.media.shedding import EVERYTHING, Shedding
 
@@ -90,7 +90,7 @@ class GstShedding:
 
 def _disposable_of(caps: Any) -> Disposable | None:
     """Return what tells the pictures of these caps apart; None where that cannot be done."""
-    fields = caps.get_structure(0)
+    fields = caps_fields(caps)
     codec = _CODECS.get(fields.get_name())
     # A field that nothing refers to may be one half of a frame that is shown.
     is_progressive = fields.get_string("interlace-mode") in (None, "progressive")

@@ -11,6 +11,7 @@ import pytest
 
 from edge.config.schema import StreamConfig
 from edge.media.address import parse_address
+from edge.media.gstreamer.binding import caps_fields
 from edge.media.gstreamer.gate import declared_or_bt601
 from edge.media.gstreamer.source import GstSource
 from edge.media.images import resize
@@ -95,7 +96,7 @@ def test_scaler_has_no_colour_to_convert(tmp_path, colour):
     source.open()
     assert source.read(5.0) is not None
     scaler = source.pipeline.get_by_name("scale")
-    sides = [scaler.get_static_pad(name).get_current_caps().get_structure(0) for name in ("sink", "src")]
+    sides = [caps_fields(scaler.get_static_pad(name).get_current_caps()) for name in ("sink", "src")]
     source.close()
 
     assert [side.get_value("width") for side in sides] == [1280, 320]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from edge.bundle.folder import Bundle
     from edge.bundle.manifest import GoldenLimits
 
-__all__ = ["bundle_of"]
+__all__ = ["bundle_of", "echo_secrets"]
 
 
 def bundle_of(what: Path, *, key: Path | None, golden: Path | None, limits: GoldenLimits | None) -> Bundle:
@@ -43,4 +43,17 @@ def bundle_of(what: Path, *, key: Path | None, golden: Path | None, limits: Gold
         on_step=lambda name: click.echo(f"{name} ...", err=True),
     )
     click.echo(f"bundle {made.bundle.path}", err=True)
+    echo_secrets(what)
     return made.bundle
+
+
+def echo_secrets(pipeline: Path) -> None:
+    """Name the secrets that a device has to have: they never travel, and a service without them does not start."""
+    from edge.config.load import load_pipeline
+
+    config = load_pipeline(pipeline).config
+    stated = [stream.credential for stream in config.streams]
+    stated += [] if config.mqtt is None else [config.mqtt.credential]
+    names = sorted({name for name in stated if name is not None})
+    if names:
+        click.echo(f"each device needs these secrets of its own (docs/first-device.md): {', '.join(names)}", err=True)

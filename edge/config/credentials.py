@@ -81,10 +81,19 @@ def _find(name: str, environ: Mapping[str, str]) -> Path:
         return given
     own = own_path(name, environ=environ)
     if not own.is_file():
-        raise ConfigError(f"credential {name!r} is not here", hint=f"write user:password to {own} and chmod 600 it")
+        raise ConfigError(f"credential {name!r} is not here", hint=_how_to_keep(name, own, environ))
     if stat.S_IMODE(own.stat().st_mode) & 0o077:
         raise ConfigError(f"credential {name!r}: others can read {own}", hint=f"chmod 600 {own}")
     return own
+
+
+def _how_to_keep(name: str, own: Path, environ: Mapping[str, str]) -> str:
+    if "NOTIFY_SOCKET" in environ:  # the service of a device: systemd hands it what provision has named
+        return (
+            f"on the device write user:password to /etc/edge-deploy/credentials/{name}, then run edge-deploy provision "
+            "again (docs/first-device.md)"
+        )
+    return f"write user:password to {own} and chmod 600 it"
 
 
 def _config_home(environ: Mapping[str, str]) -> Path:

@@ -53,10 +53,13 @@ def main(command: str, arguments: Sequence[str]) -> int:
 
 
 def _agent(arguments: Sequence[str]) -> int:
-    options = _parser("agent", _AGENT, "  edge-runtime agent").parse_args(arguments)
+    parser = _parser("agent", _AGENT, "  edge-runtime agent")
+    parser.add_argument("--for-pull", action="store_true", help="answer what a pull asks for, and refuse all else")
+    options = parser.parse_args(arguments)
     from edge.runtime.agent.entry import main as agent
 
-    return agent([] if options.root == Path("/") else ["--root", str(options.root)])
+    root = [] if options.root == Path("/") else ["--root", str(options.root)]
+    return agent([*root, *(["--for-pull"] if options.for_pull else [])])
 
 
 def _recover(arguments: Sequence[str]) -> int:

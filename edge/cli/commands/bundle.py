@@ -144,15 +144,18 @@ def bundle(
         ),
         on_step=lambda name: click.echo(f"{name} ...", err=True),
     )
-    _warn(made)
+    _warn(made, pipeline)
     if as_json:
         echo_json(made.as_json())
     else:
         _print(made)
 
 
-def _warn(made: Bundled) -> None:
+def _warn(made: Bundled, pipeline: Path) -> None:
     from edge.bundle.manifest import GoldenFrames
+    from edge.cli.bundles import echo_secrets
+
+    echo_secrets(pipeline)
 
     if made.bundle.manifest.golden_frames is GoldenFrames.UNKNOWN:
         click.echo(

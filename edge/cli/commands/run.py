@@ -33,6 +33,7 @@ Examples:
   edge-runtime run --pipeline pipelines/gates.yaml
   edge-runtime run --pipeline gates.yaml --duration 60 --stats stats.json
   edge-runtime run --pipeline gates.yaml --duration 20 --annotate look/
+  edge-runtime run --pipeline gates.yaml --duration 600 --frames gates-frames/
   edge-runtime run --release /var/lib/edge-deploy/current""",
 )
 @click.option("--pipeline", "path", type=PIPELINE, help="The pipeline file.")
@@ -46,6 +47,9 @@ Examples:
     help="Write the account as JSON; - is stdout.",
 )
 @click.option("--annotate", "annotate_dir", type=FOLDER, metavar="DIR", help="Write frames with boxes.")
+@click.option(
+    "--frames", "frames_dir", type=FOLDER, metavar="DIR", help="Write frames as they are, to calibrate and prove with."
+)
 @click.option(
     "--annotate-every", type=SECONDS, default=1.0, show_default=True, metavar="S", help="Seconds of video between them."
 )
@@ -72,6 +76,7 @@ def run(
     stats_path: Path | None,
     annotate_dir: Path | None,
     annotate_every: float,
+    frames_dir: Path | None,
     health: Path | None,
     log_format: str,
 ) -> int:
@@ -96,10 +101,10 @@ def run(
     reload = threading.Event()
     with stop_on_signals(reload) as stop:
         opened: Serving = open_serving(path=path, release_dir=release_dir, health=health)
-        parts = opened.build(annotate_dir=annotate_dir, annotate_every_s=annotate_every)
+        parts = opened.build(annotate_dir=annotate_dir, annotate_every_s=annotate_every, frames_dir=frames_dir)
         engine = f"{parts.inference.engine.name} in {parts.precision.value}"
         streams = "1 stream" if len(parts.sources) == 1 else f"{len(parts.sources)} streams"
-        say(f"running {parts.name} with {engine}, {streams}")
+        say(f"running {parts.name} with {engine}, {streams}{_places(annotate_dir, frames_dir)}")
 
         def account(report: RunReport) -> None:
             for line in report_lines(report):
@@ -115,6 +120,11 @@ def run(
         say("interrupted")
         return INTERRUPTED
     return _UNREACHABLE if report.has_failed_streams or report.silent_outputs else 0
+
+
+def _places(annotate_dir: Path | None, frames_dir: Path | None) -> str:
+    boxed = "" if annotate_dir is None else f"; frames with boxes go to {annotate_dir}"
+    return boxed if frames_dir is None else f"{boxed}; frames as they are to {frames_dir}"
 
 
 def _to_nobody(text: str) -> None:

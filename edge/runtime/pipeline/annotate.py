@@ -1,4 +1,4 @@
-"""Writes frames with their boxes drawn in, for a person to look at; not for every frame of a service."""
+"""Writes frames, with their boxes drawn in for a person to look at, or as they are; not every frame of a service."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ _log = logging.getLogger(__name__)
 
 
 class Annotator:
-    """Writes at most one picture per stream and `every_s` seconds of its own time: `STREAM-FRAME.jpg` in `folder`."""
+    """Writes at most one picture per stream and `every_s` seconds of its own time: `STREAM-FRAME.jpg` in `folder`.
 
-    def __init__(self, folder: Path, *, labels: Sequence[str], every_s: float) -> None:
+    With `labels` boxes are drawn in; without, pictures are what the model sees, to calibrate and to prove with.
+    """
+
+    def __init__(self, folder: Path, *, labels: Sequence[str] | None, every_s: float) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"{folder}: no folder for annotated frames: {error.strerror}") from None
+            raise ConfigError(f"{folder}: no folder for frames: {error.strerror}") from None
         self._folder = folder
         self._labels = labels
         self._every_ns = round(every_s * 1e9)
@@ -43,7 +46,10 @@ class Annotator:
         """Write a frame; of two of a batch that were both due, the first."""
         if self._is_due(row.header):
             self._next_pts_ns[row.header.stream] = row.header.pts_ns + self._every_ns
-            picture = boxed(pixels, row.letterbox, result, labels=self._labels)
+            if self._labels is None:
+                picture = _borderless(pixels, row.letterbox)
+            else:
+                picture = boxed(pixels, row.letterbox, result, labels=self._labels)
             self._write(self._folder / f"{row.header.stream}-{row.header.frame:06d}.jpg", picture)
 
     def _write(self, path: Path, picture: NDArray[np.uint8]) -> None:
@@ -70,13 +76,17 @@ def boxed(
 
     It has the size to which it was fitted, or the least multiple of it that is wide enough for labels to be read.
     """
-    top, left = letterbox.pad_top, letterbox.pad_left
     fitted, source = letterbox.fitted, letterbox.source
     times = -(-_LEGIBLE_PX // fitted.width)
     size = ImageSize(width=fitted.width * times, height=fitted.height * times)
-    image = np.ascontiguousarray(resize(canvas[top : top + fitted.height, left : left + fitted.width], size))
+    image = np.ascontiguousarray(resize(_borderless(canvas, letterbox), size))
     found = result.detections
     xyxy = found.xyxy * np.array([size.width / source.width, size.height / source.height] * 2, np.float32)
     texts = [f"{labels[i]} {score:.2f}" for i, score in zip(found.class_id, found.score, strict=True)]
     draw_boxes(image, xyxy, texts, found.class_id.tolist())
     return image
+
+
+def _borderless(canvas: NDArray[np.uint8], letterbox: Letterbox) -> NDArray[np.uint8]:
+    top, left, fitted = letterbox.pad_top, letterbox.pad_left, letterbox.fitted
+    return canvas[top : top + fitted.height, left : left + fitted.width]

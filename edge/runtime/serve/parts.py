@@ -6,7 +6,8 @@ from pathlib import Path
 
 from edge.config.pipeline import Pipeline
 from edge.engine.pipeline_model import detector_of, read_model
-from edge.protocols import Engine
+from edge.protocols import Engine, Publisher
+from edge.publish.messages import InfoMessage
 from edge.runtime.look.server import StatusServer, make_shown
 from edge.runtime.pipeline.annotate import Annotator
 from edge.runtime.pipeline.batcher import Batcher
@@ -14,6 +15,7 @@ from edge.runtime.pipeline.counters import Counters
 from edge.runtime.pipeline.loop import Inference
 from edge.runtime.serve.engine import start_engine
 from edge.runtime.serve.following import Stages, make_counting, make_followers, make_following
+from edge.runtime.serve.last_look import LastLook
 from edge.runtime.serve.last_switch import LastSwitch
 from edge.runtime.serve.publishing import birth_message, make_frame_publisher, make_publisher
 from edge.runtime.serve.release import Deployed
@@ -32,6 +34,7 @@ def build_parts(
     deployed: Deployed | None = None,
     annotate_dir: Path | None = None,
     annotate_every_s: float = 1.0,
+    frames_dir: Path | None = None,
     socket_path: Path | None = None,
 ) -> Parts:
     """Return the parts of `pipeline`, ready to run.
@@ -39,8 +42,7 @@ def build_parts(
     Args:
         pipeline: the file.
         deployed: of a release, what is run of it; None: what the pipeline says is prepared here and now.
-        annotate_dir: folder for frames with boxes drawn in; None: none are written.
-        annotate_every_s: seconds of video between two of them, per stream.
+        annotate_dir, frames_dir: folders for a frame per stream and `annotate_every_s`, with boxes and as it is.
         socket_path: where the status page is served; None: nowhere.
 
     Raises:
@@ -57,9 +59,8 @@ def build_parts(
     streams = [StreamId(stream.id) for stream in config.streams]
     stages = Stages(make_following(followers, publisher, info), make_counting(pipeline, publisher, info))
     states = StreamStates(streams, publisher, device=info.device, on_change=stages.change)
-    counters = Counters()
-    batcher = _batcher(pipeline, running.engine, counters)
-    last_switch = None if deployed is None else LastSwitch(publisher, deployed.layout, device=info.device)
+    batcher = _batcher(pipeline, running.engine, counters := Counters())
+    last_switch, last_look = _told_of_release(deployed, publisher, info)
     maker = StreamMaker(spec, states)
     reload = None if deployed else Reloader(pipeline, info, publisher, stages, filters, batcher, maker)
     what_runs = (lambda: pipeline) if reload is None else (lambda: reload.pipeline)
@@ -74,7 +75,7 @@ def build_parts(
             detector=detector_of(pipeline, spec),
             class_filter=filters,
             on_results=lambda results: stages.take(results, frames.publish),
-            onlookers=[shown.pictures, *_annotators(annotate_dir, spec, every_s=annotate_every_s)],
+            onlookers=[shown.pictures, *_annotators(spec, annotate_dir, frames_dir, every_s=annotate_every_s)],
         ),
         batcher=batcher,
         counters=counters,
@@ -83,13 +84,24 @@ def build_parts(
         relief=ReliefParts(orders=maker.orders, config=config.overload, stated_fps=stated_rates(pipeline)),
         stages=stages,
         last_switch=last_switch,
+        last_look=last_look,
         reload=reload,
         status=StatusServer(shown, config.http, socket_path=socket_path),
     )
 
 
-def _annotators(folder: Path | None, spec: ModelSpec, *, every_s: float) -> list[Annotator]:
-    return [] if folder is None else [Annotator(folder, labels=spec.labels, every_s=every_s)]
+def _told_of_release(
+    deployed: Deployed | None, publisher: Publisher, info: InfoMessage
+) -> tuple[LastSwitch | None, LastLook | None]:
+    if deployed is None:
+        return None, None
+    layout, device = deployed.layout, info.device
+    return LastSwitch(publisher, layout, device=device), LastLook(publisher, layout, device=device)
+
+
+def _annotators(spec: ModelSpec, boxed: Path | None, plain: Path | None, *, every_s: float) -> list[Annotator]:
+    wanted = ((boxed, spec.labels), (plain, None))
+    return [Annotator(folder, labels=labels, every_s=every_s) for folder, labels in wanted if folder is not None]
 
 
 def _batcher(pipeline: Pipeline, engine: Engine, counters: Counters) -> Batcher:

@@ -337,3 +337,19 @@ def test_a_device_of_such_a_class_is_judged_before_a_push_sends_anything(place, 
         with pytest.raises(DeployError, match="orin-nano-4gb-super") as raised:
             refusing(facts("orin-nano-4gb"))
         assert raised.value.code == "preflight.capacity"
+
+
+@pytest.mark.parametrize("verb", ["bundle", "push"])
+def test_the_secrets_that_a_device_has_to_have_are_named_and_nothing_of_them(place, tmp_path, verb):
+    text = (place / "gates.yaml").read_text().replace("rtsp://east/main}", "rtsp://east/main, credential: yard}")
+    text = text.replace("publish:", "mqtt: {host: broker.local, credential: mosquitto}\npublish:")
+    (place / "secret.yaml").write_text(text)
+    (place / "hosts").write_text("Host nobody\n  HostName 127.0.0.1\n  Port 1\n")
+    options = ("-o", tmp_path) if verb == "bundle" else ("nobody", "--plan")
+
+    told = command(
+        "edge-deploy", verb, place / "secret.yaml", *options, "--key", place / "key", "--golden", place / "golden",
+        expected=0 if verb == "bundle" else 3,
+    )  # fmt: skip
+
+    assert "each device needs these secrets of its own (docs/first-device.md): mosquitto, yard" in told.stderr

@@ -6,6 +6,8 @@ import json
 import signal
 from pathlib import Path
 
+import av
+import cv2
 import pytest
 
 from tests.support import models
@@ -266,7 +268,7 @@ def test_a_second_interrupt_ends_the_process_at_once(run, clip, tmp_path):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (("--annotate", "/dev/null/x"), "no folder for annotated frames"),
+        (("--annotate", "/dev/null/x"), "no folder for frames"),
         (("--stats", "/nowhere/stats.json"), "--stats /nowhere/stats.json: expected a file in a folder that is there"),
         (("--health", "/nowhere/health"), "--health /nowhere/health: expected a file in a folder that is there"),
     ],
@@ -360,3 +362,22 @@ def test_annotated_frames_are_written(run, clip, tmp_path):
     assert sorted(path.name for path in (tmp_path / "look").iterdir()) == [
         f"a-{frame:06d}.jpg" for frame in (1, 16, 31, 46)
     ]
+
+
+def test_frames_are_written_as_the_model_sees_them(run, clip, tmp_path):
+    boxed, plain = tmp_path / "look", tmp_path / "frames"
+    _, told = run.complete(
+        [{"id": "a", "uri": str(clip)}], "--frames", str(plain), "--annotate", str(boxed), "--annotate-every", "0.5"
+    )
+
+    assert f"frames with boxes go to {boxed}; frames as they are to {plain}" in told
+    names = [f"a-{frame:06d}.jpg" for frame in (1, 16, 31, 46)]
+    assert sorted(path.name for path in plain.iterdir()) == names
+    with av.open(str(clip)) as container:
+        decoded = [frame.to_ndarray(format="bgr24") for frame in container.decode(video=0)]
+    for name, number in zip(names, (0, 15, 30, 45), strict=True):
+        picture = cv2.imread(str(plain / name))
+        height, width = picture.shape[:2]
+        expected = cv2.resize(decoded[number], (width, height)).astype(int)
+        assert width / height == pytest.approx(decoded[number].shape[1] / decoded[number].shape[0], rel=0.02)
+        assert abs(picture - expected).mean() < 4, name

@@ -56,3 +56,14 @@ def test_an_unknown_name_says_what_to_do(tmp_path, name):
 
 def test_the_password_is_not_in_the_repr():
     assert "hush" not in repr(Credential(user="me", password="hush"))
+
+
+def test_on_a_device_it_says_where_a_device_keeps_secrets(tmp_path):
+    environ = {"XDG_CONFIG_HOME": str(tmp_path), "NOTIFY_SOCKET": "/run/systemd/notify"}
+
+    with pytest.raises(ConfigError) as caught:
+        read_credential("gate-east", environ=environ)
+    assert caught.value.hint is not None
+    assert "/etc/edge-deploy/credentials/gate-east" in caught.value.hint
+    assert "edge-deploy provision" in caught.value.hint
+    assert str(tmp_path) not in caught.value.hint

@@ -7,7 +7,8 @@ import pytest
 
 from edge.media.camera import StreamStatus
 from edge.publish.events import EventPublisher
-from edge.publish.messages import EventMessage, ModelInfo, OccupancyMessage
+from edge.publish.message import ModelInfo
+from edge.publish.messages import EventMessage, OccupancyMessage
 from edge.runtime.pipeline.following import Following
 from edge.track.bytetrack import ByteTracker
 from edge.track.follow import Follower, Rules

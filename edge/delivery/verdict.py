@@ -9,9 +9,18 @@ from edge.wire.codec import encode
 from edge.wire.ending import Problem, error_of
 from edge.wire.status import LastSwitch, StateReport, StatusAnswer
 
-__all__ = ["COMMITTED", "elapsed_s", "is_on_trial", "serves_current", "state_of", "verdict_of"]
+__all__ = [
+    "COMMITTED",
+    "ROLLED_BACK",
+    "elapsed_s",
+    "is_on_trial",
+    "leaving_of",
+    "serves_current",
+    "state_of",
+    "verdict_of",
+]
 
-COMMITTED = "committed"
+COMMITTED, ROLLED_BACK = "committed", "rolled-back"
 _CODE = re.compile(r"([a-z]+)(\.[a-z-]+)+(?=:)")
 
 
@@ -63,6 +72,16 @@ def verdict_of(status: StatusAnswer, release: str, before: LastSwitch | None) ->
         hint="see edge-deploy logs; after the cause is gone: push --retry-bad",
         evidence=evidence,
     )
+
+
+def leaving_of(status: StatusAnswer, release: str) -> LastSwitch | None:
+    """Return the last switch, if it was away from `release`: by its verdict, or by a person; None if it was not."""
+    state = state_of(status)
+    last = state.last
+    if state.phase != "idle" or last is None or status.current in (None, release):
+        return None
+    left = last.release if last.result == ROLLED_BACK else last.before
+    return last if left == release else None
 
 
 def _code_of(reason: str) -> str:

@@ -1,4 +1,4 @@
-"""The real agent as a process of its own, on a device that is a folder: `agent_process.py ROOT [SILENCE_S|real]`."""
+"""The real agent as a process, on a device that is a folder: `agent_process.py ROOT [SILENCE_S|real|for-pull]`."""
 
 import os
 import sys
@@ -19,6 +19,8 @@ def _run(root: str, *silence_s: str) -> int:
     if silence_s == ("real",):
         return main(["--root", root], units=RealUnits(Path(root)))
     units = ProcessUnits(Path(root))
+    if silence_s == ("for-pull",):
+        return main(["--root", root, "--for-pull"], units=units)
     if not silence_s:
         return main(["--root", root], units=units)
     serve(own_stdio(), Device(Layout(Path(root))), units, origin="test", silence_s=float(silence_s[0]))

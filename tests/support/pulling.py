@@ -27,6 +27,7 @@ class PullingDevice:
     record: PullRecord | None = None
     within_s: float = 60.0
     events: list[Event] = field(default_factory=list)
+    remembered: list[PullRecord] = field(default_factory=list)
 
     def pull(self, *, is_forced: bool = False, stop: threading.Event | None = None, **options: object) -> Pulled:
         is_basic = self.record is not None and self.record.is_basic
@@ -39,6 +40,7 @@ class PullingDevice:
                 options=DeliveryOptions(who="pull", **options),
                 on_event=self.events.append,
                 stop=stop or threading.Event(),
+                remember=self.remembered.append,
                 is_forced=is_forced,
             )
         finally:

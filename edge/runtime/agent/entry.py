@@ -20,14 +20,19 @@ _USAGE = 2
 
 
 def main(argv: Sequence[str], *, units: Units | None = None) -> int:
-    """Answer the client at the other end of stdin and stdout; `--root DIR` stands for `/`, for tests."""
+    """Answer the client at the other end of stdin and stdout.
+
+    `--for-pull`: it is who fetches releases, and may ask for nothing else. `--root DIR` stands for `/`, for tests.
+    """
+    is_for_pull = "--for-pull" in argv
+    argv = [word for word in argv if word != "--for-pull"]
     if not (len(argv) == 0 or (len(argv) == 2 and argv[0] == "--root")):
         sys.stderr.write("usage: edge-runtime agent\nIt speaks to edge-deploy on its stdin and stdout.\n")
         return _USAGE
     layout = Layout(Path(argv[1])) if argv else Layout()
     become_owner(layout)
     origin = os.environ.get("SSH_CONNECTION", "local").split(" ")[0]
-    serve(own_stdio(), Device(layout), units or SystemctlUnits(), origin=origin)
+    serve(own_stdio(), Device(layout), units or SystemctlUnits(), origin=origin, is_for_pull=is_for_pull)
     return 0
 
 

@@ -12,6 +12,7 @@ from edge.device.audit import Kind
 from edge.device.device import Device
 from edge.device.units import Units
 from edge.errors import DeployError
+from edge.runtime.agent.allowed import check_pull_may
 from edge.runtime.agent.change import confirm, gc, rollback
 from edge.runtime.agent.conversation import SILENCE_S, ConnectionEnded, Conversation, Request
 from edge.runtime.agent.look import look
@@ -68,10 +69,21 @@ _ANSWERS: Mapping[str, Answer] = MappingProxyType(
 _AUDITED = frozenset({"lock", "put-manifest", "stage", "build", "switch", "confirm", "rollback", "reset", "gc"})
 
 
-def serve(channel: Channel, device: Device, units: Units, *, origin: str, silence_s: float = SILENCE_S) -> None:
-    """Answer one client until it is gone or silent; the push lock is given back then, and the channel closed."""
+def serve(
+    channel: Channel,
+    device: Device,
+    units: Units,
+    *,
+    origin: str,
+    silence_s: float = SILENCE_S,
+    is_for_pull: bool = False,
+) -> None:
+    """Answer one client until it is gone or silent; the push lock is given back then, and the channel closed.
+
+    One that is `is_for_pull` is answered what a pull asks for, and refused all else.
+    """
     talk = Conversation(channel, silence_s=silence_s)
-    session = Session(talk, device, units, origin=origin)
+    session = Session(talk, device, units, origin=origin, is_for_pull=is_for_pull)
     try:
         if _greet(talk, device):
             while not talk.is_gone:
@@ -119,7 +131,10 @@ def _answer_to(session: Session, request: Request) -> object:
     verb = verbs.VERBS.get(request.verb)
     if verb is None:
         raise DeployError("request.verb", f"{cleaned(request.verb[:50])!r} is not known here", hint=PROVISION)
-    return _ANSWERS[verb.name](session, session.talk.read(verb, request))
+    asked = session.talk.read(verb, request)
+    if session.is_for_pull:
+        check_pull_may(verb, asked)
+    return _ANSWERS[verb.name](session, asked)
 
 
 def _refuse(session: Session, request: Request, error: DeployError, before: Standing | None) -> None:

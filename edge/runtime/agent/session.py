@@ -48,8 +48,11 @@ class Offer:
 class Session:
     """One connection; the push lock that it takes is given back with `close`, or when the process ends."""
 
-    def __init__(self, talk: Conversation, device: Device, units: Units, *, origin: str) -> None:
+    def __init__(
+        self, talk: Conversation, device: Device, units: Units, *, origin: str, is_for_pull: bool = False
+    ) -> None:
         self.talk, self.device, self.units, self.origin = talk, device, units, origin
+        self.is_for_pull = is_for_pull
         self.who = ""
         self.offer: Offer | None = None
         self._held = contextlib.ExitStack()

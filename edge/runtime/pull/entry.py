@@ -17,11 +17,13 @@ from pathlib import Path
 from edge.delivery.event import NOTE, Event
 from edge.delivery.options import DeliveryOptions
 from edge.delivery.outcome import INTERRUPTED, Outcome
+from edge.errors import DeployError
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login, read_login
 from edge.registry.pull_settings import read_pull_settings
+from edge.runtime.pull.environment import read_environment
 from edge.runtime.pull.pull import Pulled, pull
-from edge.runtime.pull.record import read_record, write_record
+from edge.runtime.pull.record import PullRecord, read_record, write_record
 from edge.runtime.pull.user import become
 from edge.stdout import write_stdout
 from edge.transport.channel import Channel
@@ -46,6 +48,7 @@ def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_
     etc, record = root / "etc/edge-deploy", _state_folder(root) / "pull.json"
     reference = read_pull_settings(etc / "pull.toml").reference
     login = _login(etc)
+    os.environ.update(read_environment(etc / "proxy.env"))  # as systemd does for the unit
     if root == Path("/") and os.geteuid() == 0:
         become(_USER)
     stop = threading.Event()
@@ -67,6 +70,7 @@ def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_
             options=options,
             on_event=_tell,
             stop=stop,
+            remember=lambda told: _remember(record, told),
             is_forced=is_forced,
         ),
         stop,
@@ -75,7 +79,7 @@ def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
     if not is_plan:
-        _remember(record, pulled)
+        _remember(record, pulled.record)
     return _told(pulled, as_json=as_json)
 
 
@@ -119,11 +123,11 @@ def _connector(root: Path) -> Callable[[], Channel]:
     return lambda: LocalChannel([*LOCAL_AGENT, "--root", str(root)])
 
 
-def _remember(path: Path, pulled: Pulled) -> None:
+def _remember(path: Path, record: PullRecord) -> None:
     try:
-        write_record(path, pulled.record)
-    except OSError as error:  # nothing rests on it
-        sys.stderr.write(f"WARNING {path} cannot be written ({error.strerror}); the next pull asks for all again\n")
+        write_record(path, record)
+    except DeployError as error:  # what serves does not rest on it
+        sys.stderr.write(f"WARNING {path} cannot be written ({error.problem}); the next pull asks for all again\n")
 
 
 def _tell(event: Event) -> None:

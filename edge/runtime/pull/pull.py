@@ -7,21 +7,24 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from typing import Any
 
 from edge.delivery.deliver import deliver
-from edge.delivery.event import OnEvent
+from edge.delivery.event import BEGIN, Event, OnEvent
 from edge.delivery.link import Interrupted, Link
 from edge.delivery.options import DeliveryOptions
 from edge.delivery.outcome import DONE, INTERRUPTED, Outcome
 from edge.delivery.result import result_of
+from edge.delivery.verdict import COMMITTED, ROLLED_BACK, leaving_of
 from edge.errors import DeployError
 from edge.registry.client import RegistryClient
 from edge.registry.problems import BUSY
-from edge.runtime.pull.record import PullRecord
+from edge.runtime.pull.record import ON_TRIAL, PullRecord
 from edge.runtime.pull.release import fetch_release
 from edge.transport.channel import Channel
 from edge.wire.ending import Nothing
-from edge.wire.verbs import STATUS
+from edge.wire.status import StatusAnswer
+from edge.wire.verbs import STATUS, SWITCH
 
 __all__ = ["Pulled", "pull"]
 
@@ -45,9 +48,13 @@ def pull(
     options: DeliveryOptions,
     on_event: OnEvent,
     stop: threading.Event,
+    remember: Callable[[PullRecord], None],
     is_forced: bool = False,
 ) -> Pulled:
     """Bring what the tag of `client` names now to the agent that `connect` reaches; raises nothing.
+
+    `remember` is given a record before the device is asked to switch, for whom this pull does not live to tell more; it
+    returns once that is on the disk, and raises nothing. How it ended is in what is returned.
 
     What had its verdict here is not asked for again, so that a person who went back is not overruled: until the tag
     names something else, or nothing serves. A registry that wants to be left alone is left alone, unless `is_forced`.
@@ -56,7 +63,7 @@ def pull(
     left_s = 0.0 if last is None or is_forced else last.not_before_s - time.time()
     if last is not None and last.reference == reference and 0 < left_s < _LONGEST_WAIT_S:
         return Pulled(outcome=_nothing(last.release, reference), record=last, is_asked=False)
-    work = _Pull(client, connect, last, options, on_event, stop)
+    work = _Pull(client, connect, last, options, on_event, stop, remember)
     try:
         outcome = work.outcome()
         if stop.is_set() and (outcome.code or "").startswith("registry."):
@@ -65,7 +72,7 @@ def pull(
         outcome = Outcome(target=reference, release=work.release, result="interrupted", exit_code=INTERRUPTED)
     except DeployError as error:
         outcome = _failed(error, reference, work.release)
-    return Pulled(outcome=outcome, record=_record(work, outcome, reference))
+    return Pulled(outcome=outcome, record=_ended(work, outcome, reference))
 
 
 class _Pull:
@@ -77,9 +84,10 @@ class _Pull:
         options: DeliveryOptions,
         on_event: OnEvent,
         stop: threading.Event,
+        remember: Callable[[PullRecord], None],
     ) -> None:
         self._client, self._connect, self._last = client, connect, last
-        self._options, self._on_event, self._stop = options, on_event, stop
+        self._options, self._on_event, self._stop, self._remember = options, on_event, stop, remember
         self._reference = str(client.reference)
         self.digest: str | None = None
         self.release: str | None = None
@@ -104,41 +112,67 @@ class _Pull:
             self._connect,
             target=self._reference,
             options=self._options,
-            on_event=self._on_event,
+            on_event=self._heard,
             stop=self._stop,
         )
+
+    def _heard(self, event: Event) -> None:
+        # From here on the device goes on alone, and what it comes to may be undone by a person before the next look.
+        if (event.phase, event.event) == (SWITCH.name, BEGIN):
+            self._remember(_record(self, ON_TRIAL, self._reference))
+        self._on_event(event)
 
     def _has_verdict(self, *, digest: str | None = None, release: str | None = None) -> bool:
         """Return whether what the tag names had its verdict here, and something serves."""
         last = self._last
         if last is None or self._options.retry_bad:
             return False
-        if not last.is_judged(self._reference, digest=digest, release=release):
-            return False
-        link = Link(self._connect(), self._stop)
-        try:
-            if link.ask(STATUS, Nothing()).current is None:
+        if last.is_judged(self._reference, digest=digest, release=release):
+            if self._status().current is None:
                 return False
-        finally:
-            link.close()
-        self.judged, self.release = last, last.release
+            self.judged = last
+        elif release is not None and last.is_on_trial(self._reference, release=release):
+            left = leaving_of(self._status(), release)
+            if left is None:
+                return False
+            result = ROLLED_BACK if left.result == ROLLED_BACK else COMMITTED
+            self.judged = replace(last, result=result, problem=left.reason)
+        else:
+            return False
+        self.release = last.release
         return True
 
+    def _status(self) -> StatusAnswer:
+        link = Link(self._connect(), self._stop)
+        try:
+            return link.ask(STATUS, Nothing())
+        finally:
+            link.close()
 
-def _record(work: _Pull, outcome: Outcome, reference: str) -> PullRecord:
+
+def _record(work: _Pull, result: str, reference: str, **more: Any) -> PullRecord:
     at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     if work.judged is not None:
         return replace(work.judged, digest=work.digest, at=at, is_basic=work.is_basic)
-    wait_s = outcome.evidence.get("retry_after_s") if outcome.code == BUSY else None
     return PullRecord(
         reference=reference,
         digest=work.digest,
         release=work.release,
-        result=outcome.result,
-        code=outcome.code,
-        problem=outcome.problem,
+        result=result,
         at=at,
         is_basic=work.is_basic,
+        **more,
+    )
+
+
+def _ended(work: _Pull, outcome: Outcome, reference: str) -> PullRecord:
+    wait_s = outcome.evidence.get("retry_after_s") if outcome.code == BUSY else None
+    return _record(
+        work,
+        outcome.result,
+        reference,
+        code=outcome.code,
+        problem=outcome.problem,
         not_before_s=time.time() + wait_s if isinstance(wait_s, float) else 0.0,
     )
 

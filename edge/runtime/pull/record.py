@@ -1,4 +1,7 @@
-"""What the last pull has come to, so that the next one need not ask again. Nothing rests on it: it may be lost."""
+"""What the last pull has come to, so that the next one need not ask again, and overrules nobody who went back by hand.
+
+It is written before a release goes on trial, and once its verdict is known: a pull that is killed leaves the former.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from edge.device.durable import Durable
 from edge.reading import json_object, read_file
-from edge.writing import write_whole
 
-__all__ = ["PullRecord", "read_record", "write_record"]
+__all__ = ["ON_TRIAL", "PullRecord", "decode_record", "read_record", "write_record"]
 
+ON_TRIAL = "on-trial"
+"""The result of a pull that has not seen the verdict; the device has it."""
 _FORMAT = 1
 _JUDGED = ("committed", "unchanged", "rolled-back")
 
@@ -24,7 +29,7 @@ class PullRecord:
         reference: what was asked for.
         digest: of the artifact that was found; None if none was.
         release: that it holds; None as above.
-        result: as that of a push, or `busy`, `failed`.
+        result: as that of a push, or `ON_TRIAL`.
         code, problem: of the error that ended it.
         at: when, UTC as in RFC 3339.
         is_basic: the registry asks for user and password themselves, so that they are sent before it asks.
@@ -49,21 +54,34 @@ class PullRecord:
         is_same = self.digest == digest if release is None else self.release == release
         return self.reference == reference and is_same and self.result in _JUDGED
 
+    def is_on_trial(self, reference: str, *, release: str) -> bool:
+        """Return whether the release was put on trial here, and nobody has written down how that ended."""
+        return self.reference == reference and self.release == release and self.result == ON_TRIAL
+
 
 def read_record(path: Path) -> PullRecord | None:
     """Return the record; None where there is none that can be read."""
     try:
-        values = json_object(read_file(path))
-        if values.pop("format", None) != _FORMAT:
-            return None
-        return _checked(values)
-    except (OSError, ValueError, TypeError):
+        return decode_record(read_file(path))
+    except OSError:
         return None
 
 
-def write_record(path: Path, record: PullRecord) -> None:
-    """Write the record, whole or not at all; OSError."""
-    write_whole(path, json.dumps({"format": _FORMAT, **asdict(record)}, indent=1).encode() + b"\n")
+def decode_record(content: bytes) -> PullRecord | None:
+    """Return the record in a file's content; None if it is none."""
+    try:
+        values = json_object(content)
+        if values.pop("format", None) != _FORMAT:
+            return None
+        return _checked(values)
+    except (ValueError, TypeError):
+        return None
+
+
+def write_record(path: Path, record: PullRecord, durable: Durable | None = None) -> None:
+    """Write the record, whole or not at all; it is on the disk when this returns. DeployError `device.disk.*`."""
+    content = json.dumps({"format": _FORMAT, **asdict(record)}, indent=1).encode() + b"\n"
+    (durable or Durable()).put(path, content)
 
 
 def _checked(values: dict[str, Any]) -> PullRecord:

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from edge.deploy.publish.publish import publish
+from tests.support.counting_proxy import CountingProxy
 from tests.support.registry import LOGIN
 from tests.support.wait import wait_until
 
@@ -117,3 +118,27 @@ os.setuid(0)
 
     assert done.stdout == "True False False\n"
     assert "PermissionError" in done.stderr
+
+
+def test_a_person_with_sudo_goes_through_the_proxy_of_the_unit(odd, root, settle):
+    odd.take(root.bundle("one"))
+    environment = settle(odd.host, odd.ca)
+    with CountingProxy(int(odd.host.rpartition(":")[2])) as proxy:
+        (root.layout.etc / "proxy.env").write_text(f'https_proxy="http://127.0.0.1:{proxy.port}"\n')
+
+        done = subprocess.run(command(root, "--plan"), env=environment, capture_output=True, text=True)
+
+    # No CONNECT proxy is there, but who speaks TLS: that it was asked is what counts.
+    assert (done.returncode, odd.asked) == (12, []), done.stderr
+    assert proxy.passed_bytes > 0
+
+
+def test_a_proxy_file_that_cannot_be_read_is_named(odd, root, settle):
+    environment = settle(odd.host, odd.ca)
+    (root.layout.etc / "proxy.env").write_text('\nhttps_proxy="http://ops:secret@proxy\n')
+
+    done = subprocess.run(command(root), env=environment, capture_output=True, text=True)
+
+    assert done.returncode == 1, done.stderr
+    assert "proxy.env:2: a quote that is not closed" in done.stderr
+    assert "secret" not in done.stderr

@@ -249,6 +249,9 @@ _ALL = (
         "systemd starts the service again; report it with the names",
     ),
     LogEvent("health-not-written", "health file cannot be written", "look at /run/edge-runtime: space and rights"),
+    LogEvent(
+        "pull-not-told", "what was fetched cannot be told", "correct /etc/edge-deploy/pull.toml, as the line says"
+    ),
     LogEvent("state-unreadable", "state of the device cannot be read", "run `edge-runtime recover` on the device"),
     LogEvent(
         "http-not-served",

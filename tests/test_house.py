@@ -22,7 +22,7 @@ FLOORS = [
     {"types", "protocols", "deadline", "digest", "document", "errors", "log_events", "version"}
     | {"reading", "stdout", "untrusted", "writing"},
     {"vision", "config", "model", "wire"},
-    {"roofline", "track"},
+    {"roofline", "rollout", "track"},
     {"calibrate", "evaluate", "engine", "http", "media", "publish", "bundle", "device", "registry", "transport"},
     {"quantize", "client", "delivery"},
     {"capacity"},

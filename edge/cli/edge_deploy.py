@@ -40,6 +40,9 @@ _COMMANDS = {
     "publish": LazyCommand(
         "edge.cli.commands.publish", "publish", "A release into an OCI registry, from where devices fetch it."
     ),
+    "rollout": LazyCommand(
+        "edge.cli.commands.rollout", "rollout", "A published release from ring to ring, by what its devices say."
+    ),
     "status": LazyCommand("edge.cli.commands.status", "status", "What devices run, and how they are."),
     "open": LazyCommand("edge.cli.commands.open", "open_page", "The status page of a device, with live pictures."),
     "rollback": LazyCommand("edge.cli.commands.rollback", "rollback", "Back to the release before, or to one by name."),

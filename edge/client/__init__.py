@@ -7,15 +7,14 @@ It needs msgspec and paho-mqtt only. docs/subscribers.md shows it in ten lines.
 
 from edge.client.client import Client, Item
 from edge.client.items import Late, Missing
+from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from edge.publish.messages import (
     CountsMessage,
-    DeployMessage,
     DetectedObject,
     DetectionsMessage,
     EventMessage,
     InfoMessage,
     OccupancyMessage,
-    StateMessage,
     StreamStateMessage,
 )
 
@@ -31,6 +30,7 @@ __all__ = [
     "Late",
     "Missing",
     "OccupancyMessage",
+    "PullMessage",
     "StateMessage",
     "StreamStateMessage",
 ]

@@ -15,15 +15,14 @@ from edge.client.order import Order
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.errors import ConfigError
+from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from edge.publish.messages import (
     CountsMessage,
-    DeployMessage,
     DetectionsMessage,
     EventMessage,
     GapMessage,
     InfoMessage,
     OccupancyMessage,
-    StateMessage,
     StreamStateMessage,
 )
 from edge.publish.mqtt.subscriber import Arrival, Subscriber
@@ -31,7 +30,14 @@ from edge.publish.mqtt.subscriber import Arrival, Subscriber
 __all__ = ["Client", "Item"]
 
 Item: TypeAlias = (
-    Ordered | CountsMessage | OccupancyMessage | StreamStateMessage | StateMessage | InfoMessage | DeployMessage
+    Ordered
+    | CountsMessage
+    | OccupancyMessage
+    | StreamStateMessage
+    | StateMessage
+    | PullMessage
+    | InfoMessage
+    | DeployMessage
 )
 
 _MOST_WAIT_S = 86_400.0
@@ -153,7 +159,9 @@ class Client:
             case StateMessage():
                 if not self._is_overtaken(message):
                     yield message
-            case CountsMessage() | OccupancyMessage() | StreamStateMessage() | InfoMessage() | DeployMessage():
+            case CountsMessage() | OccupancyMessage() | StreamStateMessage() | PullMessage():
+                yield message
+            case InfoMessage() | DeployMessage():
                 yield message
 
     def _is_overtaken(self, state: StateMessage) -> bool:

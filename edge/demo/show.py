@@ -179,7 +179,9 @@ def _write_pipeline(folder: Path, cameras: list[SyntheticCamera], mqtt: MqttConf
 def find_problems(report: RunReport, received: int) -> tuple[str, ...]:
     """Return what does not balance between the run and the messages that its subscriber received; () when all does."""
     problems = []
-    if received == 0:
+    if report.inferred == received == 0:
+        problems.append("no frame was inferred in that time; on a busy machine give it more by --seconds")
+    elif received == 0:
         problems.append("the subscriber received nothing")
     elif received != report.inferred:
         problems.append(f"{report.inferred} frames were published, {received} messages were received")

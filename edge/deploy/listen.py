@@ -14,18 +14,17 @@ from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.deadline import NEVER, Deadline
 from edge.errors import ConfigError
+from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from edge.publish.ledger import Account, AccountKey, Ledger, NumberedMessage, account_key
+from edge.publish.message import WireMessage
 from edge.publish.messages import (
     CountsMessage,
-    DeployMessage,
     DetectionsMessage,
     EventMessage,
     GapMessage,
     InfoMessage,
     OccupancyMessage,
-    StateMessage,
     StreamStateMessage,
-    WireMessage,
 )
 from edge.publish.mqtt.sites import devices_by_site
 from edge.publish.mqtt.subscriber import Arrival, Subscriber, checked_device
@@ -125,7 +124,7 @@ def line_from_message(message: WireMessage) -> str:
         case DeployMessage():
             return f"{message.device} {message.result} release {message.release}{_because(message.reason)}"
         case _:
-            return f"{message.device} {message.schema}"
+            return f"{message.device} {_fetched(message) if isinstance(message, PullMessage) else message.schema}"
 
 
 def _show_all(
@@ -250,6 +249,13 @@ def _did(event: EventMessage) -> str:
     after = "" if event.duration_s is None else f" after {event.duration_s:.1f} s"
     who = event.label or f"class {event.class_id}"
     return f"{who} {event.track_id} {event.kind} {place}{way}{after}{_because(event.reason)}"
+
+
+def _fetched(message: PullMessage) -> str:
+    if message.repository is None:
+        return "fetches no releases any more"
+    found = "not looked yet" if message.result is None else f"{message.result} {message.release or 'no release'}"
+    return f"fetches {message.channel}-{message.ring} of {message.repository}: {found}{_because(message.reason)}"
 
 
 def _counted(by_label: dict[str, int]) -> str:

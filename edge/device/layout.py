@@ -25,6 +25,11 @@ class Layout:
         return self.etc / "device.toml"
 
     @property
+    def pull_toml(self) -> Path:
+        """From where it fetches its releases by itself; without it, it does not."""
+        return self.etc / "pull.toml"
+
+    @property
     def allowed_signers(self) -> Path:
         """Whose signatures count (ssh-keygen, ALLOWED SIGNERS)."""
         return self.etc / "allowed_signers"
@@ -108,6 +113,11 @@ class Layout:
     def build_cache(self) -> Path:
         """What makes the next build faster, such as timings of kernels; may be removed at any time."""
         return self.workshop / "cache"
+
+    @property
+    def pull_record(self) -> Path:
+        """What the last look at the registry came to, as edge-pull wrote it."""
+        return self.root / "var/lib/edge-pull/pull.json"
 
     @property
     def run(self) -> Path:

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.publish.messages import AgesMs, Clock, DetectedObject, DetectionsMessage, ModelInfo
+from edge.publish.message import ModelInfo
+from edge.publish.messages import AgesMs, Clock, DetectedObject, DetectionsMessage
 from edge.types import Detections, FrameResult, StageTimes
 
 __all__ = ["ClockSync", "detections_message", "rfc3339_from_ns"]

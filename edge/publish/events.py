@@ -9,7 +9,8 @@ import numpy as np
 
 from edge.protocols import Publisher
 from edge.publish.convert import ClockSync, rfc3339_from_ns
-from edge.publish.messages import Clock, EventMessage, LineCounts, ModelInfo, OccupancyMessage
+from edge.publish.message import ModelInfo
+from edge.publish.messages import Clock, EventMessage, LineCounts, OccupancyMessage
 from edge.publish.numbering import Numbering
 from edge.track.events import Occupancy, TrackEvent
 from edge.types import StreamId

@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 
 from edge.publish.convert import detections_message, rfc3339_from_ns
-from edge.publish.messages import LIVE_EXPIRY_S, ModelInfo
+from edge.publish.message import ModelInfo
+from edge.publish.messages import LIVE_EXPIRY_S
 from edge.types import Detections, FrameHeader, FrameResult, StageTimes
 
 __all__ = ["FrameMessage", "frame_from_packed"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from edge.protocols import Publisher
 from edge.publish.convert import ClockSync
 from edge.publish.frame import FrameMessage
-from edge.publish.messages import ModelInfo
+from edge.publish.message import ModelInfo
 from edge.publish.numbering import Numbering
 from edge.publish.selection import Selection
 from edge.types import FrameResult

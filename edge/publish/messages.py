@@ -10,72 +10,35 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
+from edge.publish.message import Count, Instant, ModelInfo, Number, TopicLevel, WireMessage
+
 __all__ = [
     "LIVE_EXPIRY_S",
     "MESSAGE_TYPES",
     "AgesMs",
     "Clock",
     "CountsMessage",
-    "DeployMessage",
-    "DeployResult",
     "DetectedObject",
     "DetectionsMessage",
-    "DeviceState",
     "EngineInfo",
     "EventMessage",
     "GapMessage",
     "GapReason",
     "InfoMessage",
     "LineCounts",
-    "ModelInfo",
     "NumberedKind",
     "OccupancyMessage",
-    "StateMessage",
     "StreamStateMessage",
-    "WireMessage",
     "replayed_payload",
 ]
 
-TopicLevel = Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{1,32}$")]
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Number = Annotated[int, msgspec.Meta(ge=1)]
-Instant = Annotated[str, msgspec.Meta(description="RFC 3339, UTC, microseconds, e.g. 2026-11-20T10:15:02.113402Z")]
-DeviceState = Literal["online", "degraded", "stopping", "offline"]
-DeployResult = Literal["committed", "rolled-back", "failed"]
 NumberedKind = Literal["detections", "events"]
 GapReason = Literal[
     "spool-bytes", "spool-age", "spool-disk", "oversize", "refused", "closed", "power-loss", "spool-corrupt"
 ]
 
 LIVE_EXPIRY_S = 30
-
-_encoder = msgspec.json.Encoder()
-
-
-class WireMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What all messages have: `schema` names type and version, `device` the sender."""
-
-    schema: str
-    device: TopicLevel
-
-    @property
-    def topic(self) -> str:
-        """Topic below the device's own level."""
-        raise NotImplementedError
-
-    @property
-    def is_retained(self) -> bool:
-        """Whether the broker keeps the latest one for later subscribers."""
-        return True
-
-    @property
-    def expiry_s(self) -> int | None:
-        """After how long it is of no use to anybody; None: never."""
-        return None
-
-    def encode(self) -> bytes:
-        """Return the JSON text."""
-        return _encoder.encode(self)
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,19 +56,6 @@ class AgesMs(msgspec.Struct, frozen=True, kw_only=True):
     batch_wait: float
     infer: float
     post: float
-
-
-class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model found it; `release`, `engine` and `calibration` are digests, null where there is none.
-
-    `calibration` is the first 8 hex digits of the SHA-256 of the calibration table's file.
-    """
-
-    name: str
-    release: str | None = None
-    engine: str | None = None
-    calibration: str | None = None
-    precision: Literal["int8", "fp16", "fp32"]
 
 
 class DetectedObject(msgspec.Struct, frozen=True):
@@ -285,27 +235,6 @@ class GapMessage(WireMessage, frozen=True, kw_only=True):
         return False
 
 
-class StateMessage(WireMessage, frozen=True, kw_only=True):
-    """Whether the device is there; also its Will.
-
-    Ignore an `offline` whose `session` is lower than that of the newest `online`: it is the late Will of a connection
-    that was replaced. `epoch` is that of the start, `session` of the connection; null where no connection carries the
-    message (JSON Lines).
-    """
-
-    schema: Literal["edge.state/1"] = "edge.state/1"
-    state: DeviceState
-    epoch: Number | None = None
-    session: Number | None = None
-    since: Instant | None
-    reason: str | None = None
-
-    @property
-    def topic(self) -> str:
-        """Topic below the device's own level."""
-        return "state"
-
-
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What runs the model: `kind` as in a pipeline file, `name` with its version.
 
@@ -363,26 +292,6 @@ class StreamStateMessage(WireMessage, frozen=True, kw_only=True):
         return f"streams/{self.stream}/state"
 
 
-class DeployMessage(WireMessage, frozen=True, kw_only=True):
-    """How the last switch to another release ended; `from` is what served before it, null where nothing did.
-
-    `committed`: `release` is proven. `rolled-back`: `release` was left for the reason given. `failed`: nothing is left
-    that the device could do alone. `at` is in seconds, by the device's clock.
-    """
-
-    schema: Literal["edge.deploy/1"] = "edge.deploy/1"
-    release: str | None
-    from_: str | None = msgspec.field(name="from")
-    result: DeployResult
-    reason: str | None
-    at: Annotated[str, msgspec.Meta(description="RFC 3339, UTC, e.g. 2026-11-20T10:15:02Z")]
-
-    @property
-    def topic(self) -> str:
-        """Topic below the device's own level."""
-        return "deploy"
-
-
 MESSAGE_TYPES: dict[str, type[WireMessage]] = {
     "edge.counts/1": CountsMessage,
     "edge.deploy/1": DeployMessage,
@@ -391,6 +300,7 @@ MESSAGE_TYPES: dict[str, type[WireMessage]] = {
     "edge.gap/1": GapMessage,
     "edge.info/1": InfoMessage,
     "edge.occupancy/1": OccupancyMessage,
+    "edge.pull/1": PullMessage,
     "edge.state/1": StateMessage,
     "edge.stream-state/1": StreamStateMessage,
 }

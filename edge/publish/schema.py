@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from edge.publish.messages import LIVE_EXPIRY_S, MESSAGE_TYPES, WireMessage
+from edge.publish.message import WireMessage
+from edge.publish.messages import LIVE_EXPIRY_S, MESSAGE_TYPES
 
 __all__ = ["documents", "write_documents"]
 
@@ -23,6 +24,7 @@ _TOPICS = {
     "edge.gap/1": "gaps",
     "edge.info/1": "info",
     "edge.occupancy/1": "streams/{stream}/occupancy",
+    "edge.pull/1": "pull",
     "edge.state/1": "state",
     "edge.stream-state/1": "streams/{stream}/state",
 }

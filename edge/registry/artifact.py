@@ -18,14 +18,17 @@ __all__ = [
     "ARTIFACT_TYPE",
     "EMPTY",
     "EMPTY_CONTENT",
+    "EMPTY_LAYER",
     "FILE",
     "MANIFEST",
     "MAX_ARTIFACT_BYTES",
+    "NOTHING",
     "OCI_MANIFEST",
     "SIGNATURE",
     "Artifact",
     "Layer",
     "decode_artifact",
+    "descriptor",
     "encode_artifact",
 ]
 
@@ -36,12 +39,14 @@ SIGNATURE = "application/vnd.edge-deploy.signature.v1"
 FILE = "application/vnd.edge-deploy.file.v1"
 EMPTY = "application/vnd.oci.empty.v1+json"
 EMPTY_CONTENT = b"{}"
+NOTHING = "application/vnd.edge-deploy.nothing.v1"
+"""What a tag names where a rollout has been stopped and there was nothing before: no registry has to forget a tag."""
+
 MAX_ARTIFACT_BYTES = 4 * 1024**2
 """No registry has to take a longer one (OCI Distribution Specification 1.1, "Pushing Manifests")."""
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _TITLE = "org.opencontainers.image.title"
-_EMPTY_SHA256 = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,10 @@ class Layer:
         return f"sha256:{self.sha256}"
 
 
+EMPTY_LAYER = Layer(EMPTY, "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a", len(EMPTY_CONTENT))
+"""What stands where the format wants a blob and there is nothing to say."""
+
+
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """What a device needs of an artifact: where the signed manifest and its signature lie."""
@@ -83,8 +92,8 @@ def encode_artifact(
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
         "artifactType": ARTIFACT_TYPE,
-        "config": _descriptor(Layer(EMPTY, _EMPTY_SHA256, len(EMPTY_CONTENT))),
-        "layers": [_descriptor(one) for one in (manifest, signature, *files)],
+        "config": descriptor(EMPTY_LAYER),
+        "layers": [descriptor(one) for one in (manifest, signature, *files)],
         "annotations": dict(annotations),
     }
 
@@ -99,6 +108,9 @@ def decode_artifact(content: bytes, *, where: str) -> Artifact:
         told = json_value(content)
     except ValueError as error:
         raise _wrong(where, f"it cannot be read: {error}") from None
+    if isinstance(told, dict) and told.get("artifactType") == NOTHING:
+        hint = "devices look again; publish a release, or roll one out"
+        raise DeployError("registry.missing", f"{where}: there is no release; a rollout was stopped", hint=hint)
     if not isinstance(told, dict) or told.get("artifactType") != ARTIFACT_TYPE:
         kind = told.get("artifactType") or told.get("mediaType") if isinstance(told, dict) else type(told).__name__
         raise _wrong(where, f"it is {str(kind)[:80]!r}")
@@ -119,7 +131,8 @@ def _only(layers: list[Any], media_type: str, where: str) -> Layer:
     return Layer(media_type, match[1], size)
 
 
-def _descriptor(layer: Layer) -> dict[str, Any]:
+def descriptor(layer: Layer) -> dict[str, Any]:
+    """Return how an OCI manifest names a blob."""
     titled = {"annotations": {_TITLE: layer.title}} if layer.title else {}
     return {"mediaType": layer.media_type, "digest": layer.digest, "size": layer.length_bytes, **titled}
 

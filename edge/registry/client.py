@@ -80,9 +80,17 @@ class RegistryClient:
 
     def artifact(self, tag: str) -> tuple[Artifact, str]:
         """Return what a tag names now, and its digest; all else of it is asked for by digest, whatever the tag does."""
-        where = f"{self.reference.host}/{self.reference.repository}:{tag}"
-        content = self._content(self._path(f"manifests/{tag}"), MAX_ARTIFACT_BYTES, where)
-        return decode_artifact(content, where=where), f"sha256:{hashlib.sha256(content).hexdigest()}"
+        content, digest = self.manifest(tag)
+        return decode_artifact(content, where=self.name_of(tag)), digest
+
+    def manifest(self, tag: str) -> tuple[bytes, str]:
+        """Return the OCI manifest that a tag names now, as it is, and its digest."""
+        content = self._content(self._path(f"manifests/{tag}"), MAX_ARTIFACT_BYTES, self.name_of(tag))
+        return content, f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+    def name_of(self, tag: str) -> str:
+        """Return how an error names what a tag names."""
+        return f"{self.reference.host}/{self.reference.repository}:{tag}"
 
     def blob(self, layer: Layer, *, most_bytes: int) -> bytes:
         """Return a small blob, which is what its digest says."""

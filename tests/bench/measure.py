@@ -15,7 +15,7 @@ from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.model.inspect import inspect_model
 from edge.publish.frames import FramePublisher
 from edge.publish.jsonl import JsonlPublisher
-from edge.publish.messages import ModelInfo
+from edge.publish.message import ModelInfo
 from edge.publish.numbering import Numbering
 from edge.publish.selection import Selection
 from edge.types import ClockSource, Detections, FrameHeader, FrameResult, ImageSize, StageTimes, StreamId

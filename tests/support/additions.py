@@ -133,8 +133,8 @@ _MESSAGE = Addition(
         ),
         "edge/client/client.py": (
             ("    InfoMessage,\n", "    InfoMessage,\n    MoodMessage,\n"),
-            ("InfoMessage | DeployMessage\n", "InfoMessage | DeployMessage | MoodMessage\n"),
-            ("| InfoMessage() | DeployMessage():", "| InfoMessage() | DeployMessage() | MoodMessage():"),
+            ("    | DeployMessage\n)", "    | DeployMessage\n    | MoodMessage\n)"),
+            ("case InfoMessage() | DeployMessage():", "case InfoMessage() | DeployMessage() | MoodMessage():"),
         ),
         "edge/client/__init__.py": (
             ("    InfoMessage,\n", "    InfoMessage,\n    MoodMessage,\n"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from edge.publish.messages import Clock, CountsMessage, EventMessage, LineCounts, ModelInfo, OccupancyMessage
+from edge.publish.message import ModelInfo
+from edge.publish.messages import Clock, CountsMessage, EventMessage, LineCounts, OccupancyMessage
 
 
 def event(seq, *, kind="enter", zone="yard", line=None, direction=None, duration_s=None, reason=None, **more):

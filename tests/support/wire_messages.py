@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from edge.publish.messages import AgesMs, Clock, DetectedObject, DetectionsMessage, InfoMessage, ModelInfo
+from edge.publish.message import ModelInfo
+from edge.publish.messages import AgesMs, Clock, DetectedObject, DetectionsMessage, InfoMessage
 from edge.types import ClockSource, Detections, FrameHeader, FrameResult, ImageSize, StageTimes, StreamId
 
 MODEL = ModelInfo(name="yolo11s-gates", precision="int8")

@@ -6,15 +6,17 @@ What oras leaves open is closed here: whom a login is for, by which TLS, for how
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from edge.errors import DeployError, MissingDependencyError
-from edge.registry.artifact import Layer
+from edge.registry.artifact import OCI_MANIFEST, Layer
 from edge.registry.client import host_of, token_in
 from edge.registry.https import tls_context
 from edge.registry.login import Login, read_challenge
@@ -41,7 +43,16 @@ class RegistryWriter:
 
     def __init__(self, reference: Reference, *, login: Login | None, ca: Path | None, is_basic: bool) -> None:
         self._reference = reference
-        self._provider = _provider(reference, login, ca, is_basic=is_basic)
+        self._make = partial(_provider, reference, login, ca, is_basic=is_basic)
+
+    @cached_property
+    def _provider(self) -> Any:
+        return self._make()  # when something is to be written: oras takes a second to be imported
+
+    def close(self) -> None:
+        """End all connections."""
+        if "_provider" in self.__dict__:
+            self._provider.session.close()
 
     def has(self, layer: Layer) -> bool:
         """Return whether a blob is there already."""
@@ -72,9 +83,14 @@ class RegistryWriter:
 
     def put_manifest(self, manifest: Mapping[str, Any], tag: str) -> str:
         """Give a tag to an artifact whose blobs are there; return its digest."""
+        return self.tag(json.dumps(manifest).encode(), tag)
+
+    def tag(self, manifest: bytes, tag: str) -> str:
+        """Give a tag to the artifact of an OCI manifest, which stays as it is byte for byte; return its digest."""
         where = _container(Reference(self._reference.host, self._reference.repository, tag))
-        answer = self._taken(lambda: self._provider.upload_manifest(dict(manifest), where), tag)
-        digest = f"sha256:{hashlib.sha256(answer.request.body).hexdigest()}"
+        url, headers = f"https://{where.manifest_url()}", {"Content-Type": OCI_MANIFEST}
+        answer = self._taken(lambda: self._provider.do_request(url, "PUT", headers=headers, data=manifest), tag)
+        digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
         if answer.headers.get("Docker-Content-Digest", digest) != digest:
             problem = f"{where.uri}: the registry has taken it as something else than what was sent"
             raise DeployError("registry.damaged", problem, hint="look at the registry's storage, and publish again")

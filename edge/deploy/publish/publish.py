@@ -75,6 +75,7 @@ def publish(
     tags = (bundle.manifest.release, *([] if reference.tag is None else [reference.tag]))
     for tag in tags:
         digest = writer.put_manifest(artifact, tag)
+    writer.close()
     return Published(
         reference=f"{reference.host}/{reference.repository}",
         release=bundle.manifest.release,

@@ -99,9 +99,9 @@ class Connection:
         self._unanswered.add(packet_id)
         return packet_id
 
-    def subscribe(self, topic_filters: tuple[str, ...]) -> None:
-        """Ask for the messages of these filters, QoS 1; `Subscribed` tells how it went."""
-        self._client.subscribe([(topic_filter, 1) for topic_filter in topic_filters])
+    def subscribe(self, topic_filters: tuple[str, ...], *, qos: int = 1) -> None:
+        """Ask for the messages of these filters; `Subscribed` tells how it went."""
+        self._client.subscribe([(topic_filter, qos) for topic_filter in topic_filters])
 
     def close(self) -> None:
         """Say goodbye, so that the Will is not sent."""

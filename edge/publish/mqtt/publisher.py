@@ -18,8 +18,9 @@ from edge.config.schema import MqttConfig
 from edge.deadline import Deadline
 from edge.protocols import Message
 from edge.publish.convert import rfc3339_from_ns
+from edge.publish.device_messages import StateMessage
 from edge.publish.discovery.announced import NoStreamState
-from edge.publish.messages import InfoMessage, StateMessage, StreamStateMessage
+from edge.publish.messages import InfoMessage, StreamStateMessage
 from edge.publish.mqtt.client import Connection, connect
 from edge.publish.mqtt.connection import Waker, Will
 from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root

@@ -16,7 +16,8 @@ from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.deadline import Deadline
 from edge.errors import ConfigError, PublishError
-from edge.publish.messages import MESSAGE_TYPES, WireMessage
+from edge.publish.message import WireMessage
+from edge.publish.messages import MESSAGE_TYPES
 from edge.publish.mqtt.client import Connection, connect
 from edge.publish.mqtt.connection import Received, Subscribed
 from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
@@ -74,6 +75,9 @@ def checked_device(device: str) -> str:
 class Subscriber:
     """Receives in the caller's thread and reconnects by itself; what is missed meanwhile shows in the numbers.
 
+    Of `device`, or all, it asks for what is below `topics`, one after the other. With `qos` 0 a broker hands on at once
+    what it has kept, with 1 it lets some thousand wait and drops the rest.
+
     Raises:
         ConfigError: when the configuration cannot be used.
     """
@@ -83,6 +87,8 @@ class Subscriber:
         config: MqttConfig,
         *,
         device: str = "+",
+        topics: tuple[str, ...] = ("#",),
+        qos: int = 1,
         credential: Credential | None = None,
         base_dir: Path | None = None,
         backoff: BrokerBackoff | None = None,
@@ -91,14 +97,15 @@ class Subscriber:
         # Not the configured client id: that is the device's own, and the broker would throw it out for us.
         config = msgspec.structs.replace(config, client_id=None)
         self._endpoint = endpoint_from_config(config, client_id=client_id, credential=credential, base_dir=base_dir)
-        self._filter = f"{topic_root(config)}/{checked_device(device)}/#"
+        self._qos = qos
+        self._filters = tuple(f"{topic_root(config)}/{checked_device(device)}/{topic}" for topic in topics)
         self._backoff = backoff or BrokerBackoff()
         self._protocol = ProtocolChoice(config.protocol)
         self._connection: Connection | None = None
         self._early: list[Received] = []
 
     def __str__(self) -> str:
-        return f"{self._filter} at {self._endpoint}"
+        return f"{', '.join(self._filters)} at {self._endpoint}"
 
     @property
     def is_connected(self) -> bool:
@@ -154,7 +161,12 @@ class Subscriber:
     def _subscribe(self) -> Connection:
         connection = connect(self._endpoint, version=self._protocol.version)
         self._protocol.accepted()
-        connection.subscribe((self._filter,))
+        for topic_filter in self._filters:
+            self._subscribe_to(connection, topic_filter)
+        return connection
+
+    def _subscribe_to(self, connection: Connection, topic_filter: str) -> None:
+        connection.subscribe((topic_filter,), qos=self._qos)
         deadline = Deadline.after(self._endpoint.connect_timeout_s)
         while not deadline.is_over:
             events = connection.poll(_POLL_S)
@@ -162,11 +174,11 @@ class Subscriber:
             self._early += [event for event in events if isinstance(event, Received)]
             answers = [event for event in events if isinstance(event, Subscribed)]
             if answers and not answers[0].is_refused:
-                return connection
+                return
             if answers:
                 connection.abandon()
                 hint = "check the broker's access list"
-                raise BrokerError(Trouble.REFUSED, f"may not subscribe to {self._filter}", hint=hint)
+                raise BrokerError(Trouble.REFUSED, f"may not subscribe to {topic_filter}", hint=hint)
         connection.abandon()
         raise BrokerError(Trouble.UNREACHABLE, "the broker does not answer the subscription")
 

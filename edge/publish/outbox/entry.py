@@ -11,6 +11,7 @@ import msgspec
 from edge.protocols import Message
 from edge.publish.discovery.home_assistant import Announcement
 from edge.publish.frame import FrameMessage
+from edge.publish.message import WireMessage
 from edge.publish.messages import (
     DetectionsMessage,
     EventMessage,
@@ -18,7 +19,6 @@ from edge.publish.messages import (
     GapReason,
     NumberedKind,
     StreamStateMessage,
-    WireMessage,
     replayed_payload,
 )
 from edge.publish.outbox.ring import Slot

@@ -8,7 +8,8 @@ from typing import TypeAlias, get_args
 import msgspec
 
 from edge.publish.frame import FrameMessage, frame_from_packed
-from edge.publish.messages import GapMessage, GapReason, InfoMessage, ModelInfo, NumberedKind
+from edge.publish.message import ModelInfo
+from edge.publish.messages import GapMessage, GapReason, InfoMessage, NumberedKind
 from edge.publish.outbox.entry import Entry, Number
 
 __all__ = [

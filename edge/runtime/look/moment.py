@@ -7,7 +7,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from edge.device.sensors import Sensors
-from edge.publish.messages import DeployMessage, DeviceState, InfoMessage
+from edge.publish.device_messages import DeployMessage, DeviceState
+from edge.publish.messages import InfoMessage
 from edge.runtime.pipeline.report import RunReport
 from edge.types import StreamId
 

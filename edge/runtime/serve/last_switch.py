@@ -11,7 +11,7 @@ from edge.device.layout import Layout
 from edge.device.state import Phase, read_state
 from edge.errors import DeployError
 from edge.protocols import Publisher
-from edge.publish.messages import DeployMessage
+from edge.publish.device_messages import DeployMessage
 
 __all__ = ["LastSwitch"]
 

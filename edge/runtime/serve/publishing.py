@@ -20,7 +20,8 @@ from edge.publish.discovery.home_assistant import Announcement, announcements
 from edge.publish.fanout import FanoutPublisher
 from edge.publish.frames import FramePublisher
 from edge.publish.jsonl import JsonlPublisher
-from edge.publish.messages import EngineInfo, InfoMessage, ModelInfo
+from edge.publish.message import ModelInfo
+from edge.publish.messages import EngineInfo, InfoMessage
 from edge.publish.mqtt.publisher import MqttPublisher
 from edge.publish.numbering import Numbering, raise_epoch
 from edge.publish.outbox.keeper import Bounds

@@ -36,7 +36,9 @@ class Serving:
     heartbeat: Heartbeat
     socket_path: Path | None = None
 
-    def build(self, *, annotate_dir: Path | None = None, annotate_every_s: float = 1.0) -> Parts:
+    def build(
+        self, *, annotate_dir: Path | None = None, annotate_every_s: float = 1.0, frames_dir: Path | None = None
+    ) -> Parts:
         """Return its parts, as `build_parts` does."""
         self.heartbeat.loading("loading the engine")
         return build_parts(
@@ -44,6 +46,7 @@ class Serving:
             deployed=self.deployed,
             annotate_dir=annotate_dir,
             annotate_every_s=annotate_every_s,
+            frames_dir=frames_dir,
             socket_path=self.socket_path,
         )
 
@@ -121,6 +124,8 @@ def serve(
             admission.tick(report)
         if parts.last_switch is not None:
             parts.last_switch.tick()
+        if parts.last_look is not None:
+            parts.last_look.tick()
         if parts.status is not None:
             parts.status.tick(report)
 

@@ -24,6 +24,7 @@ from edge.runtime.pipeline.loop import Inference, InferenceLoop
 from edge.runtime.pipeline.report import RunReport, RunTimes
 from edge.runtime.serve.following import Stages
 from edge.runtime.serve.hanging import HANGING_S, hanging_threads
+from edge.runtime.serve.last_look import LastLook
 from edge.runtime.serve.last_switch import LastSwitch
 from edge.runtime.serve.reload import Changes
 from edge.runtime.serve.running_streams import RunningStreams
@@ -55,7 +56,8 @@ class ReliefParts:
 class Parts:
     """Everything that a pipeline consists of, made and not yet started.
 
-    `last_switch` is there only where a release runs, and `reload` only where none does: a release does not change.
+    `last_switch` and `last_look` are there only where a release runs, and `reload` only where none does: a release does
+    not change.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Parts:
     relief: ReliefParts = field(default_factory=ReliefParts)
     stages: Stages | None = None
     last_switch: LastSwitch | None = None
+    last_look: LastLook | None = None
     reload: Callable[[], Changes] | None = None
     status: StatusServer | None = None
 

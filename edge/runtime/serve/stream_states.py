@@ -10,8 +10,9 @@ from dataclasses import replace
 from edge.media.camera import StreamStatus
 from edge.protocols import Publisher
 from edge.publish.convert import rfc3339_from_ns
+from edge.publish.device_messages import DeviceState, StateMessage
 from edge.publish.discovery.announced import NoStreamState
-from edge.publish.messages import DeviceState, StateMessage, StreamStateMessage
+from edge.publish.messages import StreamStateMessage
 from edge.types import StreamId, StreamState
 
 __all__ = ["StreamStates"]

@@ -75,7 +75,7 @@ def test_int8_is_what_runs_and_is_proven(kept):
 
 
 def test_float_is_not_calibrated(tmp_path):
-    done = demo("--cameras", 1, "--seconds", 1, "--precision", "fp32", "--keep", tmp_path, "--json")
+    done = demo("--cameras", 1, "--seconds", 4, "--precision", "fp32", "--keep", tmp_path, "--json")
 
     assert done.returncode == 0, done.stderr
     content = json.loads(done.stdout)
@@ -88,7 +88,7 @@ def test_a_demo_of_fewer_cameras_than_the_one_before(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # where it is remembered which streams there were
 
     for cameras in (2, 1):
-        done = demo("--cameras", cameras, "--seconds", 1, "--precision", "fp32")
+        done = demo("--cameras", cameras, "--seconds", 4, "--precision", "fp32")
         assert done.returncode == 0, done.stderr
         assert "sent = received" in done.stdout
 
@@ -97,7 +97,7 @@ def test_without_int8_the_demo_goes_on_in_float_and_says_why(tmp_path):
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "broken.jpg").write_bytes(b"no picture")
 
-    done = demo("--cameras", 1, "--seconds", 1, "--keep", tmp_path)
+    done = demo("--cameras", 1, "--seconds", 4, "--keep", tmp_path)
 
     assert done.returncode == 0, done.stderr
     assert "running 1 cameras in FP32 with" in done.stderr
@@ -114,7 +114,7 @@ def test_a_broker_of_ones_own(tmp_path):
 
 
 def test_without_a_broker_it_fails_and_says_so():
-    done = demo("--cameras", 1, "--seconds", 1, "--precision", "fp32", "--broker", "127.0.0.1:1")
+    done = demo("--cameras", 1, "--seconds", 4, "--precision", "fp32", "--broker", "127.0.0.1:1")
 
     assert done.returncode == 3
     assert "error: the subscriber did not start" in done.stderr
@@ -136,6 +136,7 @@ class Run:
     [
         (Run(), 10, None),
         (Run(), 0, "the subscriber received nothing"),
+        (Run(inferred=0), 0, "no frame was inferred in that time; on a busy machine give it more by --seconds"),
         (Run(), 9, "10 frames were published, 9 messages were received"),
         (Run(unaccounted=2), 10, "camera-1: 2 frames are unaccounted for"),
         (Run(is_balanced=False), 10, "the message counts do not balance"),

@@ -8,8 +8,9 @@ import threading
 
 import pytest
 
+from edge.publish.device_messages import StateMessage
 from edge.publish.discovery.announced import NoStreamState
-from edge.publish.messages import StateMessage, StreamStateMessage
+from edge.publish.messages import StreamStateMessage
 from tests.support.aborting_proxy import AbortingProxy
 from tests.support.fake_broker import FakeBroker
 from tests.support.wait import wait_until

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from edge.protocols import Message
-from edge.publish.messages import DeployMessage, GapMessage, StateMessage, StreamStateMessage
+from edge.publish.device_messages import DeployMessage, StateMessage
+from edge.publish.messages import GapMessage, StreamStateMessage
 from edge.publish.mqtt.subscriber import message_from_payload
 from tests.support.wire_messages import birth, detections
 

@@ -1,6 +1,6 @@
 import msgspec
 
-from edge.publish.messages import StateMessage
+from edge.publish.device_messages import StateMessage
 from edge.publish.mqtt.poison import PoisonMessages
 from edge.publish.outbox.entry import entry_from_message
 from tests.support.wire_messages import detections

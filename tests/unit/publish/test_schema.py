@@ -5,7 +5,8 @@ import jsonschema
 import pytest
 import yaml
 
-from edge.publish.messages import MESSAGE_TYPES, DeployMessage, GapMessage, StateMessage, StreamStateMessage
+from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
+from edge.publish.messages import MESSAGE_TYPES, GapMessage, StreamStateMessage
 from edge.publish.schema import documents
 from tests.support.event_messages import counts, crossing, event, occupancy
 from tests.support.wire_messages import birth, detections
@@ -25,6 +26,17 @@ SAMPLES = [
     StateMessage(device="gate-01", state="offline", since=None, session=41_000_001, reason="connection lost"),
     StreamStateMessage(device="gate-01", stream="east", state="up", since="2026-11-20T10:15:02.000000Z"),
     birth(),
+    PullMessage(
+        device="gate-01",
+        repository="registry.example/farms/gates",
+        channel="stable",
+        ring="canary",
+        release="b" * 12,
+        result="refused",
+        code="preflight.disk",
+        reason="no room",
+        at="2026-11-20T10:15:02Z",
+    ),
     DeployMessage(
         device="gate-01", release="b" * 12, from_=None, result="committed", reason=None, at="2026-11-20T10:15:02Z"
     ),

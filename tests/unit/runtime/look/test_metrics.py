@@ -6,7 +6,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from edge.device.sensors import Sensors, Zone
 from edge.http.prometheus import Exposition
 from edge.media.camera import StreamStatus
-from edge.publish.messages import InfoMessage, ModelInfo
+from edge.publish.message import ModelInfo
+from edge.publish.messages import InfoMessage
 from edge.runtime.look.metrics import metrics_of
 from edge.runtime.look.moment import Rates, Snapshot
 from edge.runtime.look.status import status_json

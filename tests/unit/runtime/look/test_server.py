@@ -5,7 +5,8 @@ import pytest
 from edge.config.schema import HttpConfig
 from edge.device.sensors import Sensors
 from edge.media.camera import StreamStatus
-from edge.publish.messages import InfoMessage, ModelInfo
+from edge.publish.message import ModelInfo
+from edge.publish.messages import InfoMessage
 from edge.runtime.look import server as looking
 from edge.runtime.look.heat import HeatWatch
 from edge.runtime.look.pictures import Pictures

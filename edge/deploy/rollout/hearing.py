@@ -1,0 +1,167 @@
+"""What all devices of a broker say of themselves, from the messages that it keeps and those that come."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from edge.config.credentials import Credential
+from edge.config.schema import MqttConfig
+from edge.errors import PublishError
+from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
+from edge.publish.message import WireMessage
+from edge.publish.mqtt.subscriber import Arrival, Subscriber
+from edge.rollout.device import Device, Verdict
+
+__all__ = ["Heard", "Hearing"]
+
+_TOPICS = ("state", "deploy", "pull")
+_QUIET_S = 1.5  # retained messages come in one go after a subscription; nothing marks the last of them
+_CLOSING_S = 5.0
+_MOST_LETTERS = 200  # of what a device gives as a reason: it is shown, and kept with the stop
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The last words of one device."""
+
+    state: StateMessage | None = None
+    deploy: DeployMessage | None = None
+    pull: PullMessage | None = None
+
+    def after(self, message: WireMessage) -> Heard:
+        """Return the last words, this message with them."""
+        match message:
+            case StateMessage():
+                return self if _is_overtaken(message, self.state) else replace(self, state=message)
+            case DeployMessage():
+                return replace(self, deploy=message)
+            case PullMessage():
+                return replace(self, pull=message)
+            case _:
+                return self
+
+    def without(self, topic: str) -> Heard:
+        """Return the last words after what was said on a topic has been taken away."""
+        return Heard(
+            None if topic == "state" else self.state,
+            None if topic == "deploy" else self.deploy,
+            None if topic == "pull" else self.pull,
+        )
+
+    def device(self, name: str) -> Device | None:
+        """Return it as a rollout sees it; None: it fetches no releases."""
+        pull, deploy = self.pull, self.deploy
+        if pull is None or pull.ring is None:
+            return None
+        return Device(
+            name=name,
+            ring=pull.ring,
+            is_there=self.state is not None and self.state.state != "offline",
+            switched=None if deploy is None else Verdict(deploy.release, deploy.result, reason=_short(deploy.reason)),
+            pulled=None
+            if pull.result is None
+            else Verdict(pull.release, pull.result, _short(pull.code), _short(pull.reason)),
+        )
+
+
+class Hearing:
+    """Listens in a thread of its own, at all sites below the prefix of `mqtt`; may be asked by another thread.
+
+    Use it in a `with`, which raises PublishError where there is no broker that lets us listen, ConfigError for a
+    configuration that cannot be used. Later losses are told to `say`, in that thread, and mended.
+    """
+
+    def __init__(
+        self,
+        mqtt: MqttConfig,
+        *,
+        credential: Credential | None,
+        base_dir: Path | None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        everywhere = msgspec.structs.replace(mqtt, site="+")
+        self._prefix = mqtt.prefix
+        self._subscriber = Subscriber(everywhere, topics=_TOPICS, qos=0, credential=credential, base_dir=base_dir)
+        self._say = say
+        self._heard: dict[str, Heard] = {}
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self._last_kept_s: float | None = None  # None: the connection is lost
+        self._thread = threading.Thread(target=self._listen, name="hearing", daemon=True)
+
+    def __enter__(self) -> Hearing:
+        self._subscriber.open()
+        self._last_kept_s = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join(_CLOSING_S)
+        self._subscriber.close()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is a connection, and what the broker has kept has come.
+
+        Raises:
+            PublishError: if nobody listens any longer, and nothing would be heard of.
+        """
+        if not self._thread.is_alive():
+            raise PublishError("listening to the broker has ended", hint="begin again; what ended it is told above")
+        last_s = self._last_kept_s
+        return last_s is not None and self._subscriber.is_connected and time.monotonic() - last_s > _QUIET_S
+
+    def devices(self, repository: str, channel: str) -> list[Device]:
+        """Return the devices that fetch the releases of `channel` from `repository`, by name."""
+        with self._lock:
+            found = [
+                heard.device(name)
+                for name, heard in sorted(self._heard.items())
+                if heard.pull is not None and (heard.pull.repository, heard.pull.channel) == (repository, channel)
+            ]
+        return [device for device in found if device is not None]
+
+    def _listen(self) -> None:
+        for arrival in self._subscriber.receive(on_status=self._told):
+            if self._is_over.is_set():
+                return
+            if arrival is not None:
+                self._take(arrival)
+
+    def _told(self, text: str) -> None:
+        # Who has gone while nobody listened is not told; after a reconnect, all that is still so comes once more.
+        with self._lock:
+            self._heard.clear()
+        self._last_kept_s = time.monotonic() if self._subscriber.is_connected else None
+        self._say(text)
+
+    def _take(self, arrival: Arrival) -> None:
+        if arrival.is_retained:
+            self._last_kept_s = time.monotonic()
+        site, device, topic = arrival.topic.removeprefix(f"{self._prefix}/").split("/", 2)
+        name, message = f"{site}/{device}", arrival.message
+        with self._lock:
+            before = self._heard.get(name, Heard())
+            if not arrival.payload and topic in _TOPICS:
+                self._heard[name] = before.without(topic)
+            # Who may write where is up to the broker; what a message says of its sender has to fit that.
+            elif message is not None and (message.device, message.topic) == (device, topic):
+                self._heard[name] = before.after(message)
+
+
+def _short(text: str | None) -> str | None:
+    return None if text is None else text[:_MOST_LETTERS]
+
+
+def _is_overtaken(message: StateMessage, before: StateMessage | None) -> bool:
+    """Return whether it is the late Will of a connection that was replaced."""
+    if before is None or message.state != "offline":
+        return False
+    return (message.epoch or 0, message.session or 0) < (before.epoch or 0, before.session or 0)

@@ -1,0 +1,121 @@
+"""A registry in memory: what a device's client and a workstation's writer ask of it, counted by the second."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from edge.registry.artifact import Artifact, Layer, decode_artifact
+from edge.registry.problems import refused
+from edge.registry.reference import Reference
+
+
+class MemoryRegistry:
+    """Blobs by digest and manifests by tag; `asked` counts devices' requests by the second of `now_s`."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self.blobs: dict[str, bytes] = {}
+        self.manifests: dict[str, bytes] = {}
+        self.tags: dict[str, str] = {}
+        self.asked: Counter[int] = Counter()
+        self.given_bytes = 0
+
+    def client(self, tag: str | None = None) -> MemoryClient:
+        return MemoryClient(self, Reference("registry.example", "farms/gates", tag))
+
+    def ask(self) -> None:
+        self.asked[int(self._now_s())] += 1
+
+    def put_bundle(
+        self, manifest: bytes, signature: bytes, files: Mapping[str, bytes], make: Callable[..., Any]
+    ) -> str:
+        """Take a release, which `make` makes an artifact of; return its digest."""
+        layers = []
+        for media_type, content in (
+            ("application/vnd.edge-deploy.manifest.v1+json", manifest),
+            ("application/vnd.edge-deploy.signature.v1", signature),
+            *(("application/vnd.edge-deploy.file.v1", content) for content in files.values()),
+        ):
+            layer = Layer(media_type, hashlib.sha256(content).hexdigest(), len(content))
+            self.blobs[layer.sha256] = content
+            layers.append(layer)
+        return self.tag(json.dumps(make(layers[0], layers[1], layers[2:], annotations={})).encode(), "latest")
+
+    # What `RegistryWriter` does.
+    def has(self, layer: Layer) -> bool:
+        return layer.sha256 in self.blobs
+
+    def put(self, layer: Layer, path: Path) -> None:
+        self.blobs[layer.sha256] = path.read_bytes()
+
+    def put_manifest(self, manifest: Mapping[str, Any], tag: str) -> str:
+        return self.tag(json.dumps(manifest).encode(), tag)
+
+    def tag(self, manifest: bytes, tag: str) -> str:
+        digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+        self.manifests[digest] = manifest
+        self.tags[tag] = digest
+        return digest
+
+
+class MemoryClient:
+    """What `RegistryClient` does, for the one reference."""
+
+    is_basic = True
+
+    def __init__(self, registry: MemoryRegistry, reference: Reference) -> None:
+        self._registry, self.reference = registry, reference
+
+    def name_of(self, tag: str) -> str:
+        return f"{self.reference.host}/{self.reference.repository}:{tag}"
+
+    def digest_of(self, tag: str) -> str:
+        self._registry.ask()
+        if tag not in self._registry.tags:
+            raise refused(404, self.name_of(tag))
+        return self._registry.tags[tag]
+
+    def manifest(self, tag: str) -> tuple[bytes, str]:
+        digest = tag if tag.startswith("sha256:") else self.digest_of(tag)
+        return self._registry.manifests[digest], digest
+
+    def artifact(self, tag: str) -> tuple[Artifact, str]:
+        content, digest = self.manifest(tag)
+        return decode_artifact(content, where=self.name_of(tag)), digest
+
+    def blob(self, layer: Layer, *, most_bytes: int) -> bytes:
+        self._registry.ask()
+        return self._registry.blobs[layer.sha256]
+
+    @contextmanager
+    def opened(self, sha256: str) -> Iterator[io.BytesIO]:
+        self._registry.ask()
+        content = self._registry.blobs[sha256]
+        self._registry.given_bytes += len(content)
+        yield io.BytesIO(content)
+
+    def ask_blob(self, sha256: str, *, offset: int, length: int) -> MemoryAnswer:
+        self._registry.ask()
+        content = self._registry.blobs[sha256]
+        self._registry.given_bytes += len(content) - offset
+        return MemoryAnswer(content[offset:], 206 if offset else 200)
+
+
+class MemoryAnswer:
+    """The body of a blob."""
+
+    def __init__(self, content: bytes, status: int) -> None:
+        self.status, self._content = status, io.BytesIO(content)
+
+    def read(self, size: int = -1) -> bytes:
+        return self._content.read(size)
+
+    def close(self) -> None:
+        self._content.close()

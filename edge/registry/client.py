@@ -132,7 +132,9 @@ class RegistryClient:
     ) -> Answer:
         what = f"{self.reference.host}{path}"
         url = f"https://{what}"
-        asked = {"Accept": OCI_MANIFEST, "User-Agent": "edge-deploy", **(headers or {})}
+        # A blob is of any type: some registries answer 406 to who asks for one as a manifest.
+        accept = OCI_MANIFEST if path.rpartition("/")[0].endswith("/manifests") else "*/*"
+        asked = {"Accept": accept, "User-Agent": "edge-deploy", **(headers or {})}
         has_logged_in = False
         for _ in range(_MOST_REDIRECTS + 1):
             answer = self._once(method, url, asked, self._within_s + more_s)

@@ -19,6 +19,8 @@ _HASH = "$2y$05$9GWRuRDFgGQQorkzWV1RKOu3CbLYKURixb2vXaImcON88BT2gYu0."  # of its
 class Registry:
     """Started by `with`; `log` is what it wrote, `folder` where its blobs lie; `also`: other names of this machine."""
 
+    login = LOGIN
+
     def __init__(self, directory: Path, *, host: str = "127.0.0.1", also: tuple[str, ...] = ()) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.certificates = make_certificates(directory / "tls", also=also)

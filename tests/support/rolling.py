@@ -14,7 +14,8 @@ from edge.deploy.rollout.rollout import Rollout
 from edge.errors import DeployError
 from edge.registry.client import RegistryClient
 from edge.rollout.device import Device, Verdict
-from tests.support.registry import LOGIN, Registry
+from tests.support.django_registry import DjangoRegistry
+from tests.support.registry import Registry
 
 
 class RollingClock:
@@ -35,7 +36,7 @@ class RollingDesk:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: Registry | DjangoRegistry,
         clock: RollingClock,
         *,
         who: str = "me@desk",
@@ -43,9 +44,9 @@ class RollingDesk:
         pause: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         reference, ca = registry.reference(), registry.certificates.ca
-        self.client = RegistryClient(reference, login=LOGIN, ca=ca)
+        self.client = RegistryClient(reference, login=registry.login, ca=ca)
         self.client.check()
-        self.writer = RegistryWriter(reference, login=LOGIN, ca=ca, is_basic=self.client.is_basic)
+        self.writer = RegistryWriter(reference, login=registry.login, ca=ca, is_basic=self.client.is_basic)
         self.kept = KeptRollout(self.client, self.writer, "stable", settle_s=settle_s, pause=pause)
         self.tags = RingTags(self.client, self.writer)
         self.rollout = Rollout(self.kept, self.tags, who=who, clock=clock)
@@ -64,10 +65,10 @@ class RollingDesk:
         return None
 
 
-def published(registry: Registry, desk: RollingDesk, bundle: object, *rings: str) -> PublishedRelease:
+def published(registry: Registry | DjangoRegistry, desk: RollingDesk, bundle: object, *rings: str) -> PublishedRelease:
     """Publish a bundle, to rings too; return it as a rollout takes it."""
     for tag in [f"stable-{ring}" for ring in rings] or [None]:
-        publish(bundle, registry.reference(tag), login=LOGIN, ca=registry.certificates.ca)
+        publish(bundle, registry.reference(tag), login=registry.login, ca=registry.certificates.ca)
     return desk.tags.release(bundle.manifest.release)
 
 

@@ -94,7 +94,16 @@ class RegistryWriter:
         if answer.headers.get("Docker-Content-Digest", digest) != digest:
             problem = f"{where.uri}: the registry has taken it as something else than what was sent"
             raise DeployError("registry.damaged", problem, hint="look at the registry's storage, and publish again")
+        if "Docker-Content-Digest" not in answer.headers:
+            self._see(url, digest, where.uri)
         return digest
+
+    def _see(self, url: str, digest: str, what: str) -> None:
+        """See that a tag names `digest`, where the registry did not say so: some take a tag that they never move."""
+        answer = self._taken(lambda: self._provider.do_request(url, headers={"Accept": OCI_MANIFEST}), what)
+        if f"sha256:{hashlib.sha256(answer.content).hexdigest()}" != digest:
+            problem = f"{what}: the registry has taken it and names something else by this tag"
+            raise DeployError("registry.answer", problem, hint="look whether this registry lets tags be moved")
 
     def _taken(self, ask: Callable[[], Any], what: str) -> Any:
         answer = self._asked(ask)

@@ -99,10 +99,13 @@ class _Pull:
 
     def outcome(self) -> Outcome:
         tag = self._client.reference.tag or "latest"
-        self.digest = self._client.digest_of(tag)
-        if self.digest is not None and self._has_verdict(digest=self.digest):
+        said = self._client.digest_of(tag)
+        self.digest = said
+        if said is not None and self._has_verdict(digest=said):
             return _nothing(self.release, self._reference)
         artifact, self.digest = self._client.artifact(tag)
+        if self.digest != said and self._has_verdict(digest=self.digest):
+            return _nothing(self.release, self._reference)
         found = fetch_release(self._client, artifact, self._stop)
         self.release = found.manifest.release
         if self._has_verdict(release=self.release):

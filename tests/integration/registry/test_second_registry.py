@@ -1,0 +1,93 @@
+"""Releases through a registry of another making: no login, no digest in its answers, uploads elsewhere, fixed tags.
+
+It is strict about types, too: who asks for a blob as a manifest gets 406.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from edge.deploy.publish.publish import publish
+from edge.errors import DeployError
+from edge.rollout.rules import Rules
+from tests.support.django_registry import PYTHON, DjangoRegistry
+from tests.support.pulling import PullingDevice
+from tests.support.rolling import RollingClock, RollingDesk, devices, published
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def registry(tmp_path):
+    if not PYTHON.exists():
+        pytest.skip("django-oci is not installed; run: bash .ci/setup --require-all")
+    with DjangoRegistry(tmp_path / "registry") as running:
+        yield running
+
+
+@pytest.fixture
+def device(root, registry):
+    return PullingDevice(root, registry.reference("stable-all"), registry.certificates.ca)
+
+
+def put(registry, bundle, tag="stable-all"):
+    return publish(bundle, registry.reference(tag), ca=registry.certificates.ca)
+
+
+def test_a_release_is_published_fetched_judged_and_serves(registry, device, root):
+    bundle = root.bundle("one")
+    done = put(registry, bundle)
+
+    pulled = device.pull()
+
+    assert pulled.outcome.result == "committed", pulled.outcome
+    assert (device.current, pulled.record.digest) == (bundle.manifest.release, done.digest)
+
+
+def test_a_look_that_finds_nothing_new_fetches_no_file(registry, device, root):
+    put(registry, root.bundle("one"))
+    device.pull()
+    before = registry.log.count('"GET /v2/farms/gates/blobs/')
+
+    assert device.pull().outcome.result == "unchanged"
+    assert registry.log.count('"GET /v2/farms/gates/blobs/') == before
+
+
+def test_only_what_is_new_is_sent_and_fetched(registry, device, root):
+    first, second = root.bundle("one", model=b"m" * 100_000), root.bundle("two", sequence=2, model=b"m" * 100_000)
+    put(registry, first)
+    device.pull()
+    sent = put(registry, second, "stable-next")
+    device.reference = registry.reference("stable-next")
+
+    assert device.pull().outcome.result == "committed"
+
+    model = next(one.sha256 for one in second.manifest.files if one.path == "model.onnx")
+    assert registry.log.count(f"GET /v2/farms/gates/blobs/sha256:{model}") == 1
+    assert sent.bytes_sent < 5000 < sent.bytes_total
+
+
+def test_a_tag_that_the_registry_takes_and_does_not_move_is_told(registry, device, root):
+    old, new = root.bundle("old"), root.bundle("new", sequence=2)
+    put(registry, old)
+
+    with pytest.raises(DeployError) as failed:
+        put(registry, new)
+
+    assert failed.value.code == "registry.answer"
+    assert "farms/gates:stable-all: the registry has taken it and names something else" in failed.value.problem
+    device.pull()
+    assert device.current == old.manifest.release
+
+
+def test_a_rollout_does_not_take_a_ring_for_moved_that_was_not(registry, root):
+    with closing(RollingDesk(registry, RollingClock())) as desk:
+        published(registry, desk, root.bundle("old"), "canary")
+        new = published(registry, desk, root.bundle("new", sequence=2))
+
+        with pytest.raises(DeployError) as failed:
+            desk.rollout.start(new, ("canary",), Rules(), devices("canary", 3))
+
+        assert failed.value.code == "registry.answer"

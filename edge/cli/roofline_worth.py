@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from edge.cli.account_lines import precision_word
+from edge.quantize.built import BuiltTimes
 from edge.roofline.worth import Gain, LayerWorth, Worth
 
-__all__ = ["worth_lines"]
+__all__ = ["built_lines", "worth_lines"]
 
 _NAMED = 3
 _WORDS = {
@@ -40,6 +41,32 @@ def worth_lines(worth: Worth, *, times_measured: float | None = None) -> Iterato
             amount = f", {abs(saved_us):.1f} us together" if gain is not Gain.NOTHING else ""
             yield f"  {len(layers)} layers {words.format(kind=kind)}{amount}{_named(layers, gain)}"
     yield from _remainder(worth)
+
+
+def built_lines(built: Sequence[BuiltTimes], worth: Worth | None) -> Iterator[str]:
+    """Yield what devices have measured, and how far above its bound that is.
+
+    Args:
+        built: by their `build.json`.
+        worth: by the bounds of the one machine that is shown; None: none, or several.
+    """
+    for one in built:
+        kind = precision_word(one.other)
+        text = (
+            f"Measured by the device of {one.path} ({one.kind}, {one.batch} at once, {one.pairs} pairs): "
+            f"{1e3 * one.other_s_per_frame:.3f} ms a frame in {kind}, {1e3 * one.int8_s_per_frame:.3f} in INT8: "
+            f"{one.times_faster:.2f} times as fast"
+        )
+        yield text + ("" if worth is None else f"; {_against(one, worth)}")
+
+
+def _against(one: BuiltTimes, worth: Worth) -> str:
+    bound_s = worth.after.floor_s_per_frame
+    if one.int8_s_per_frame < bound_s:
+        return f"faster than {1e3 * bound_s:.3f} ms, the bound of this machine: it was built on a faster one"
+    least_s = worth.after.least_s_per_frame
+    times, batch = one.int8_s_per_frame / least_s, worth.after.account.batch
+    return f"INT8 takes {times:.1f} times its least time on this machine, {1e3 * least_s:.3f} ms at {batch} at once"
 
 
 def _remainder(worth: Worth) -> Iterator[str]:

@@ -15,6 +15,7 @@ from edge.types import Precision
 if TYPE_CHECKING:
     from edge.cli.roofline_lines import Roofline
     from edge.quantize.account import Accounts
+    from edge.quantize.built import BuiltTimes
 
 __all__ = ["roofline"]
 
@@ -57,6 +58,14 @@ What the figures mean: docs/rooflines.md""",
     "--batch", type=click.IntRange(min=1), metavar="N", help="Frames at once; else what the model is fixed to, or 1."
 )
 @click.option(
+    "--built",
+    "records",
+    type=READ,
+    multiple=True,
+    metavar="FILE",
+    help="build.json of an engine on a device: what INT8 was worth there; repeat.",
+)
+@click.option(
     "--html", "page", type=WRITTEN, metavar="FILE", help="Also write a page with the picture of each machine."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
@@ -65,7 +74,13 @@ What the figures mean: docs/rooflines.md""",
 )
 @verbosity_option
 def roofline(
-    model: Path, table: Path | None, names: tuple[str, ...], batch: int | None, page: Path | None, as_json: bool
+    model: Path,
+    table: Path | None,
+    names: tuple[str, ...],
+    batch: int | None,
+    records: tuple[Path, ...],
+    page: Path | None,
+    as_json: bool,
 ) -> None:
     """Show what bounds a model on a machine before anybody buys it: compute or memory, layer by layer.
 
@@ -74,16 +89,23 @@ def roofline(
 
     `--machine this` measures the machine that the command runs on, and how far below their bounds the layers are:
     in float, and with --table in INT8. `this/1` is the same on one core.
+
+    --built holds what a device measured, INT8 against its fallback, against the bounds.
     """
     from edge.cli.output import echo_json
+    from edge.quantize.account import accounts_of
+    from edge.quantize.built import built_times
 
     if page is not None and not names:
         raise click.UsageError("--html draws the machines that are named: add --machine NAME; --list shows all")
+    # Before anything is measured here, which takes half a minute.
+    own = accounts_of(model, table=table, batch=batch) if records else None
+    built = [] if own is None else [built_times(path, own) for path in records]
     accounts, found = _rooflines(model, table, names, batch)
     if as_json:
-        echo_json(_as_json(accounts, found))
+        echo_json({**_as_json(accounts, found), "built": [one.as_json() for one in built]})
     else:
-        _echo(accounts, found)
+        _echo(accounts, found, built)
     if page is not None:
         _write_page(page, accounts, found)
 
@@ -150,13 +172,16 @@ def _machine_as_json(one: Roofline) -> dict[str, Any]:
     }
 
 
-def _echo(accounts: Accounts, found: list[Roofline]) -> None:
+def _echo(accounts: Accounts, found: list[Roofline], built: list[BuiltTimes]) -> None:
     from edge.cli.roofline_lines import machine_lines, summary_lines
+    from edge.cli.roofline_worth import built_lines
 
     only = found[0] if len(found) == 1 and found[0].bounds else None
     parts = [summary_lines(found)] if only is None else _parts_of_one(only)
     if only is None:
         parts = [*([*machine_lines(one.machine)] for one in found if one.measured is not None), *parts]
+    if built:
+        parts.append(built_lines(built, None if only is None else only.worth))
     click.echo("\n\n".join("\n".join(part) for part in parts))
     for text in _remarks(accounts):
         click.echo(text, err=True)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
+from edge.bundle.manifest import GoldenLimits
+from edge.runtime.build.engine import Builder, build_for_release
 from tests.integration.cli.test_commands import command
 from tests.support import models
+from tests.support.deployable import deployable
+from tests.support.device_releases import make_device
 
 ROOT = Path(__file__).parents[3]
 MODEL, TABLE = ROOT / "edge/demo/model/traffic.onnx", ROOT / "calib_cache/traffic.calib.json"
@@ -97,3 +102,51 @@ def test_bad_input_says_what_to_do(tmp_path):
 def _empty(path):
     path.write_bytes(b"")
     return path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Return the folder of a release and the `build.json` of the engine that a device has built and timed for it."""
+    folder = tmp_path_factory.mktemp("built")
+    device = make_device(folder / "root")
+    wide = GoldenLimits(min_recall=0.9, max_score_error=0.2)
+    model = {"onnx": "model.onnx", "precision": "int8", "calibration": "model.calib.json", "fallback": "fp32"}
+    source = folder / "source"
+    release = deployable(device, source, precision="int8", golden=wide, pipeline={"model": model})
+    done = build_for_release(Builder(device=device, deadline_s=60.0, stop=threading.Event()), release)
+    return device.layout.release(release), device.layout.engine(done.key) / "build.json"
+
+
+def test_what_a_device_has_measured_is_held_against_the_bounds(built):
+    release, record = built
+    table = next(release.glob("*.calib.json"))
+    told = json.loads(record.read_text())["report"]["fallback"]
+    batch = json.loads(record.read_text())["inputs"]["max_batch"]
+
+    shown = roofline(release / "model.onnx", "--table", table, "--machine", "rtx-3080", "--built", record)
+    as_json = json.loads(roofline(release / "model.onnx", "--built", record, "--json").stdout)
+
+    line = next(line for line in shown.stdout.splitlines() if line.startswith("Measured by the device"))
+    assert f"{told['int8_ms'] / batch:.3f} in INT8: {1 / told['ratio']:.2f} times as fast" in line
+    assert "times its least time on this machine" in line
+    assert as_json["built"][0]["other_s_per_frame"] == pytest.approx(told["fp32_ms"] / batch / 1000)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda record: record["report"].pop("fallback"), "was timed against no other precision"),
+        (lambda record: record["report"]["fallback"].update(int8_ms=0), "was timed against no other precision"),
+        (lambda record: record["inputs"].update(onnx_sha256="0" * 64), "is of the model 000000000000"),
+        (lambda record: record["inputs"].update(calibration_sha256="1" * 64), "was built with the table 111111111111"),
+        (lambda record: record.pop("inputs"), "is no build.json of an engine: 'inputs'"),
+    ],
+)
+def test_a_record_of_something_else_is_refused_by_name(built, tmp_path, change, expected):
+    release, record = built
+    content = json.loads(record.read_text())
+    change(content)
+    (tmp_path / "build.json").write_text(json.dumps(content))
+    given = ("--table", next(release.glob("*.calib.json")), "--built", tmp_path / "build.json")
+
+    assert expected in roofline(release / "model.onnx", *given, expected=2).stderr

@@ -133,7 +133,7 @@ class Rollout:
         state, decision = look.state, look.decision
         if decision is None:
             if state.phase == "stopped":  # by somebody who broke off, or while a registry took its time over a tag
-                self._follow(state)
+                return self._follow(state)
             return state
         if decision.what == "stop":
             return self.stop(state, decision.why)
@@ -147,14 +147,12 @@ class Rollout:
         if self._is_news(look):
             self._noted_at = look.at
             return self._write(state, None)
-        self._follow(state)
-        return state
+        return self._follow(state)
 
     def advance(self, state: RolloutState, why: str, *, at: datetime | None = None) -> RolloutState:
         """Give the release to the next ring; where all have it, it is done. What broke off is finished first, alone."""
         if self._tags.digest_of(state.channel, state.current.name) != state.digest:
-            self._follow(state)
-            return state
+            return self._follow(state)
         following, now = state.following, at or self._clock()
         if following is None:
             return self._write(state, f"done: {why}", phase="done")
@@ -189,21 +187,21 @@ class Rollout:
     def _write(self, state: RolloutState, what: str | None, **values: object) -> RolloutState:
         after = state.changed(at=self._clock(), by=self._who, what=what, claim=secrets.token_hex(8), **values)
         self._kept.write(after)
-        self._follow(after)
-        return after
+        return self._follow(after)
 
-    def _follow(self, state: RolloutState) -> None:
-        """Make the tags name what the state says, until nobody has changed the state meanwhile.
+    def _follow(self, state: RolloutState) -> RolloutState:
+        """Make the tags name what the state says now, until nobody has changed it meanwhile; return that state.
+
+        `state` may be older than what is kept: a release that was stopped since is not given to a ring again.
 
         Raises:
             DeployError: `request.ring`, if a tag names a third thing: somebody has published there.
         """
-        while True:
-            self._move_all(state)
-            after = self._kept.read()
-            if after is None or after.serial == state.serial:
-                return
-            state = after
+        followed_serial = None
+        while (now := self._kept.read()) is not None and now.serial != followed_serial:
+            self._move_all(now)
+            state, followed_serial = now, now.serial
+        return state
 
     def _move_all(self, state: RolloutState) -> None:
         """Move what is to be moved; a ring that cannot be given back keeps no other from being."""

@@ -135,20 +135,19 @@ class _Delivery:
     def _push(self) -> _End:
         with self._report.phase("connect"):
             link = self.reach.link()
-        with self._report.phase("plan"):
-            plan = link.ask(PLAN, self._offer)
-        self._plan = self._plan or plan
-        self._report.note("plan", plan_words(plan, self._bundle.manifest))
-        told = encode(plan)
-        evidence = {key: told[key] for key in ("current", "bytes", "missing", "engine")}
+        plan = self._ask_plan(link)
         if plan.is_unchanged:
-            return _End("unchanged", evidence)
-        _raise_first(plan.refusals)
+            return _End("unchanged", _evidence(plan))
         for words in self._judge(link.hello.facts):
             self._report.note("plan", words, code="preflight.capacity")
         if self._options.is_plan:
-            return _End("planned", evidence)
-        self._take_lock(link)
+            return _End("planned", _evidence(plan))
+        if self._take_lock(link):
+            # Whoever was at work here may have brought the same release, or seen it fail.
+            self._plan = self._plan if self._switches else None
+            plan = self._ask_plan(link)
+            if plan.is_unchanged:
+                return _End("unchanged", _evidence(plan))
         link.ask(PUT_MANIFEST, self._offer)
         upload(link, self._bundle, self._report)
         self._stage(link)
@@ -158,6 +157,16 @@ class _Delivery:
         self._switch(link)
         return self._watch()
 
+    def _ask_plan(self, link: Link) -> PlanAnswer:
+        """Return what the device would have to do; DeployError, if it refuses the release."""
+        with self._report.phase("plan"):
+            plan = link.ask(PLAN, self._offer)
+        self._plan = self._plan or plan
+        self._report.note("plan", plan_words(plan, self._bundle.manifest))
+        if not plan.is_unchanged:
+            _raise_first(plan.refusals)
+        return plan
+
     @property
     def _offer(self) -> OfferRequest:
         return OfferRequest(
@@ -166,12 +175,16 @@ class _Delivery:
             retry_bad=self._options.retry_bad,
         )
 
-    def _take_lock(self, link: Link) -> None:
+    def _take_lock(self, link: Link) -> bool:
+        """Return whether somebody else had it first."""
+        has_waited = False
         patience_s = max(self._options.lock_wait_s, _OLD_AGENT_S if self.reach.count > 1 else 0.0)
         deadline = Deadline.after(patience_s)
         with self._report.phase("lock"):
             while not self._has_taken_lock(link, is_last=deadline.is_over):
+                has_waited = True
                 self._pause(_LOCK_PAUSE_S)
+        return has_waited
 
     def _has_taken_lock(self, link: Link, *, is_last: bool) -> bool:
         try:
@@ -291,6 +304,11 @@ class _Delivery:
     def _pause(self, pause_s: float) -> None:
         if self._stop.wait(pause_s):
             raise Interrupted
+
+
+def _evidence(plan: PlanAnswer) -> Mapping[str, object]:
+    told = encode(plan)
+    return {key: told[key] for key in ("current", "bytes", "missing", "engine")}
 
 
 def _raise_first(refusals: Sequence[Problem]) -> None:

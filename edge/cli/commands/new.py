@@ -90,7 +90,7 @@ def new(
         within_s=within_s,
     )
     made = make_pipeline(request, ask=_asker(_CAMERA_LOGIN), ask_broker=_asker(_BROKER_LOGIN), say=tell)
-    following = _next_commands(out)
+    following = _next_commands(out, is_on_stdout=made.content.is_on_stdout)
     if as_json:
         echo_json({**made.as_json(), "next": following})
     else:
@@ -129,13 +129,14 @@ def _typed(whose: str) -> Credential | None:
     return Credential(user=user, password=password)
 
 
-def _next_commands(out: Path) -> list[str]:
-    """Return what to type next: what the machine makes of the file, then a look at it."""
+def _next_commands(out: Path, *, is_on_stdout: bool) -> list[str]:
+    """Return what to type next: what the machine makes of the file, then a look at it, with its messages in a file."""
     runtime, path = _beside("edge-runtime"), shlex.quote(str(out))
     look = shlex.quote(str(out.with_name(f"{out.stem}-look")))
+    messages = f" > {shlex.quote(str(out.with_suffix('.jsonl')))}" if is_on_stdout else ""
     return [
         f"{runtime} doctor --pipeline {path}",
-        f"{runtime} run --pipeline {path} --duration 20 --annotate {look}",
+        f"{runtime} run --pipeline {path} --duration 20 --annotate {look}{messages}",
     ]
 
 

@@ -50,6 +50,11 @@ class Content:
     snapshots: dict[str, Path]
     broker: Broker | None
 
+    @property
+    def is_on_stdout(self) -> bool:
+        """Whether the messages go there, for want of a broker."""
+        return self.broker is None or self.broker.problem is not None
+
 
 def pipeline_text(content: Content) -> str:
     """Return the file."""
@@ -59,7 +64,7 @@ def pipeline_text(content: Content) -> str:
         _batch(content),
         _streams(content),
         _mqtt(content.broker),
-        _publish(content.broker),
+        _publish(content),
     ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
@@ -168,8 +173,8 @@ def _mqtt_keys(broker: Broker) -> Iterator[str]:
         yield f"  credential: {scalar_text(config.credential)}  # the name of its login, which is kept apart"
 
 
-def _publish(broker: Broker | None) -> Iterator[str]:
+def _publish(content: Content) -> Iterator[str]:
     yield "publish:"
     yield "  mode: change  # a message when something has changed, and one each second: all | nonempty | change"
-    if broker is None or broker.problem is not None:
+    if content.is_on_stdout:
         yield '  jsonl: "-"  # one JSON line a message on stdout; take it out once there is a broker'

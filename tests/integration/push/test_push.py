@@ -297,6 +297,24 @@ def test_f10_two_pushes_at_once_the_second_is_told_who_holds_the_lock_or_waits(d
     first.join(30)
 
 
+@pytest.mark.parametrize(("trial", "code"), [("commit", None), ("refuse", "preflight.bad")])
+def test_two_pushes_of_one_release_at_once_try_it_once(device, trial, code):
+    device.push(device.bundle("old"))
+    device.script(build_s=2.0, trial=trial)
+    new = device.bundle("new", sequence=2)
+    firsts = []
+    first = threading.Thread(target=lambda: firsts.append(device.push(new)))
+    first.start()
+    wait_until(lambda: device.layout.build_request.exists(), what="the first push builds")
+
+    second = device.push(new, lock_wait_s=30)
+
+    first.join(30)
+    assert firsts[0].result == ("committed" if code is None else "rolled-back")
+    assert (second.result, second.code) == ("unchanged" if code is None else "refused", code), second
+    assert _audited(device).count("switch") == 2  # of the old release, and one of the new
+
+
 def test_whoever_stops_waiting_is_free_within_a_second_and_so_is_the_lock(device):
     device.script(build="hang")
     stop, outcomes = threading.Event(), []

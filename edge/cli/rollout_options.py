@@ -16,6 +16,7 @@ __all__ = [
     "channel_option",
     "credential_option",
     "json_option",
+    "known_as_option",
     "login_option",
     "pipeline_option",
     "where_argument",
@@ -64,6 +65,11 @@ login_option = click.option(
     type=READ,
     metavar="FILE",
     help="A file with user:password. Default: what docker or podman keep for this registry.",
+)
+known_as_option = click.option(
+    "--known-as",
+    metavar="REGISTRY/REPOSITORY",
+    help="The same repository as the devices name it, if they reach it by another name or port.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document, with every device.")
 SPAN, SHARE = _Span(), _Share()

@@ -21,6 +21,7 @@ from edge.cli.rollout_options import (
     channel_option,
     credential_option,
     json_option,
+    known_as_option,
     login_option,
     pipeline_option,
     where_argument,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from edge.deploy.rollout.open import RolloutDesk
     from edge.deploy.rollout.rollout import Look
     from edge.registry.reference import Reference
+    from edge.rollout.device import Device
 
 __all__ = ["rollout"]
 
@@ -84,6 +86,7 @@ Examples:
 @credential_option
 @ca_option
 @login_option
+@known_as_option
 @json_option
 @verbosity_option
 def start(
@@ -98,6 +101,7 @@ def start(
     credential: str | None,
     ca: Path | None,
     login_path: Path | None,
+    known_as: str | None,
     as_json: bool,
 ) -> int:
     """Give a release to the first ring. Exit code 0.
@@ -119,13 +123,13 @@ def start(
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    with _opened(reference, login_path, ca) as desk:
+    with _opened(reference, login_path, ca, known_as) as desk:
         release = desk.tags.release(reference.tag)
         channel = release.manifest.channel
         work = desk.rollout(channel)
         with _heard(path, credential) as hearing:
-            work.start(release, names, rules, hearing.devices(desk.repository, channel))
-            _show(work.look(hearing.devices(desk.repository, channel)), as_json=as_json)
+            work.start(release, names, rules, _devices(hearing, desk, channel))
+            _show(work.look(_devices(hearing, desk, channel)), as_json=as_json)
     return _DONE
 
 
@@ -144,6 +148,7 @@ Examples:
 @credential_option
 @ca_option
 @login_option
+@known_as_option
 @json_option
 @verbosity_option
 def watch(
@@ -154,6 +159,7 @@ def watch(
     credential: str | None,
     ca: Path | None,
     login_path: Path | None,
+    known_as: str | None,
     as_json: bool,
 ) -> int:
     """Go on with a rollout until it is done (0) or stopped (11). Ctrl-C only ends the watching."""
@@ -168,7 +174,7 @@ def watch(
             told.append(line)
             _say(f"{look.at:%H:%M:%S} {line}")
 
-    with _opened(_reference(where), login_path, ca) as desk, _heard(path, credential) as hearing:
+    with _opened(_reference(where), login_path, ca, known_as) as desk, _heard(path, credential) as hearing:
         work = desk.rollout(channel)
         state = go_on(
             work,
@@ -179,7 +185,7 @@ def watch(
             on_look=on_look,
             say=_say,
         )
-        _show(work.look(hearing.devices(desk.repository, channel)), as_json=as_json)
+        _show(work.look(_devices(hearing, desk, channel)), as_json=as_json)
     return _DONE if state.phase == "done" else _STOPPED
 
 
@@ -198,6 +204,7 @@ Examples:
 @credential_option
 @ca_option
 @login_option
+@known_as_option
 @json_option
 @verbosity_option
 def advance(
@@ -208,19 +215,20 @@ def advance(
     credential: str | None,
     ca: Path | None,
     login_path: Path | None,
+    known_as: str | None,
     as_json: bool,
 ) -> int:
     """Look once and take the step that is due; for a job that runs every few minutes.
 
     Exit code: 0 the next ring has it, or all have; 10 not yet; 11 it is stopped.
     """
-    with _opened(_reference(where), login_path, ca) as desk, _heard(path, credential) as hearing:
+    with _opened(_reference(where), login_path, ca, known_as) as desk, _heard(path, credential) as hearing:
         work = desk.rollout(channel)
-        look = work.look(hearing.devices(desk.repository, channel))
+        look = work.look(_devices(hearing, desk, channel))
         begun, was_running = len(look.state.begun), look.state.phase == "running"
         is_forced = anyway and was_running
         state = work.advance(look.state, "a person has said so") if is_forced else work.go_on(look)
-        _show(work.look(hearing.devices(desk.repository, channel)), as_json=as_json)
+        _show(work.look(_devices(hearing, desk, channel)), as_json=as_json)
     if state.phase == "stopped":
         return _STOPPED
     return _WAITING if state.phase == "running" and len(state.begun) == begun and not is_forced else _DONE
@@ -270,6 +278,7 @@ Examples:
 @credential_option
 @ca_option
 @login_option
+@known_as_option
 @json_option
 @verbosity_option
 def status(
@@ -279,28 +288,32 @@ def status(
     credential: str | None,
     ca: Path | None,
     login_path: Path | None,
+    known_as: str | None,
     as_json: bool,
 ) -> int:
     """Show how a rollout stands, and change nothing. Exit code: 0; 11 if it is stopped."""
-    with _opened(_reference(where), login_path, ca) as desk, _heard(path, credential) as hearing:
-        look = desk.rollout(channel).look(hearing.devices(desk.repository, channel))
+    with _opened(_reference(where), login_path, ca, known_as) as desk, _heard(path, credential) as hearing:
+        look = desk.rollout(channel).look(_devices(hearing, desk, channel))
         _show(look, as_json=as_json)
     return _STOPPED if look.state.phase == "stopped" else _DONE
 
 
-def _reference(where: str) -> Reference:
+def _reference(where: str, *, option: str = "REGISTRY/REPOSITORY") -> Reference:
     from edge.registry.reference import parse_reference
 
-    return parse_reference(where, where="REGISTRY/REPOSITORY")
+    return parse_reference(where, where=option)
 
 
 @contextmanager
-def _opened(reference: Reference, login_path: Path | None, ca: Path | None) -> Iterator[RolloutDesk]:
+def _opened(
+    reference: Reference, login_path: Path | None, ca: Path | None, known_as: str | None = None
+) -> Iterator[RolloutDesk]:
     from edge.deploy.rollout.open import open_rollouts
     from edge.registry.login import read_login
 
     login = None if login_path is None else read_login(login_path)
-    with open_rollouts(reference, login=login, ca=ca) as desk:
+    known = None if known_as is None else _reference(known_as, option="--known-as")
+    with open_rollouts(reference, login=login, ca=ca, known_as=known) as desk:
         yield desk
 
 
@@ -321,6 +334,18 @@ def _heard(path: Path, credential: str | None) -> Iterator[Hearing]:
     with Hearing(mqtt, credential=secret, base_dir=pipeline.path.parent, say=_say) as hearing:
         hear_all(hearing)
         yield hearing
+
+
+def _devices(hearing: Hearing, desk: RolloutDesk, channel: str) -> list[Device]:
+    """Return the devices of a channel; where there are none, say from where others fetch it."""
+    found = hearing.devices(desk.repository, channel)
+    elsewhere = {} if found else hearing.elsewhere(desk.repository, channel)
+    for name, count in sorted(elsewhere.items()):
+        _say(
+            f"{count} devices fetch {channel} from {name}, none from {desk.repository}; if that is the same, "
+            f"add --known-as {name}"
+        )
+    return found
 
 
 _say: Callable[[str], None] = partial(click.echo, err=True)

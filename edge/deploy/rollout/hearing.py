@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from edge.errors import PublishError
 from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from edge.publish.message import WireMessage
 from edge.publish.mqtt.subscriber import Arrival, Subscriber
+from edge.registry.client import host_of
 from edge.rollout.device import Device, Verdict
 
 __all__ = ["Heard", "Hearing"]
@@ -53,6 +55,11 @@ class Heard:
             None if topic == "deploy" else self.deploy,
             None if topic == "pull" else self.pull,
         )
+
+    def fetches_from(self, channel: str) -> str | None:
+        """Return the repository from which it fetches the releases of `channel`; None: from none."""
+        pull = self.pull
+        return None if pull is None or pull.repository is None or pull.channel != channel else _same(pull.repository)
 
     def device(self, name: str) -> Device | None:
         """Return it as a rollout sees it; None: it fetches no releases."""
@@ -124,9 +131,15 @@ class Hearing:
             found = [
                 heard.device(name)
                 for name, heard in sorted(self._heard.items())
-                if heard.pull is not None and (heard.pull.repository, heard.pull.channel) == (repository, channel)
+                if heard.fetches_from(channel) == _same(repository)
             ]
         return [device for device in found if device is not None]
+
+    def elsewhere(self, repository: str, channel: str) -> dict[str, int]:
+        """Return how many devices fetch the releases of `channel` from each other repository."""
+        with self._lock:
+            places = [heard.fetches_from(channel) for heard in self._heard.values()]
+        return Counter(place for place in places if place not in (None, _same(repository)))
 
     def _listen(self) -> None:
         for arrival in self._subscriber.receive(on_status=self._told):
@@ -154,6 +167,12 @@ class Hearing:
             # Who may write where is up to the broker; what a message says of its sender has to fit that.
             elif message is not None and (message.device, message.topic) == (device, topic):
                 self._heard[name] = before.after(message)
+
+
+def _same(repository: str) -> str:
+    """Return `host/repository` as two that are the same are written alike."""
+    host, _, path = repository.partition("/")
+    return f"{host_of(host)}/{path}"
 
 
 def _short(text: str | None) -> str | None:

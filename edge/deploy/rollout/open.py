@@ -34,13 +34,16 @@ class RolloutDesk:
 
 
 @contextmanager
-def open_rollouts(reference: Reference, *, login: Login | None, ca: Path | None) -> Iterator[RolloutDesk]:
+def open_rollouts(
+    reference: Reference, *, login: Login | None, ca: Path | None, known_as: Reference | None = None
+) -> Iterator[RolloutDesk]:
     """Give what reads and writes rollouts in the repository of `reference`.
 
     Args:
         reference: its tag does not count.
         login: None: what docker or podman keep for this registry.
         ca: a file of certificates that count for this registry, beside those of the system.
+        known_as: the same repository, as devices have it in their settings; None: as `reference` has it.
 
     Raises:
         DeployError: `registry.*`, if the registry does not let us in.
@@ -52,6 +55,7 @@ def open_rollouts(reference: Reference, *, login: Login | None, ca: Path | None)
         client.check()
         writer = RegistryWriter(reference, login=login, ca=ca, is_basic=client.is_basic)
         with closing(writer):
-            yield RolloutDesk(f"{reference.host}/{reference.repository}", RingTags(client, writer), client, writer)
+            named = known_as or reference
+            yield RolloutDesk(f"{named.host}/{named.repository}", RingTags(client, writer), client, writer)
     finally:
         client.close()

@@ -15,6 +15,7 @@ from edge.deploy.publish.publish import publish
 from edge.deploy.rollout.rollout import this_second
 from edge.rollout.device import Device
 from edge.rollout.rules import Rules
+from tests.support.field_fleet import FieldFleet
 from tests.support.registry import LOGIN
 from tests.support.rolling import RollingDesk
 from tests.support.wait import wait_until
@@ -104,6 +105,21 @@ def test_a_release_goes_over_two_rings_as_a_job_types_it(typist, there, releases
     assert status.returncode == 0
     assert (told["phase"], [ring["committed"] for ring in told["rings"]]) == ("done", [2, 3])
     assert told["rings"][0]["devices"]["north/gate-01"]["standing"] == "committed"
+
+
+def test_devices_that_name_the_registry_otherwise_are_told_of_and_taken_where_that_is_said(typist, broker, releases):
+    other = FieldFleet(broker.port, "registry.lan:8443/farms/gates")
+    other.there("gate-01", "gate-02", ring="canary")
+    where = f"{typist.where}:{releases[1]}"
+
+    unknown = typist.type("start", "--rings", "canary", where=where)
+    known = typist.type("start", "--rings", "canary", "--known-as", "Registry.LAN:8443/farms/gates", where=where)
+
+    assert unknown.returncode == 2
+    assert "2 devices fetch stable from registry.lan:8443/farms/gates, none from localhost" in unknown.stderr
+    assert "add --known-as registry.lan:8443/farms/gates" in unknown.stderr
+    assert known.returncode == 0, known.stderr
+    assert "canary: 0 of 2 devices have committed it" in known.stdout
 
 
 def test_watching_shows_what_changes_and_ends_with_the_stop(typist, begun, there, releases):

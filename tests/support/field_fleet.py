@@ -16,9 +16,16 @@ class FieldFleet:
     """Speaks for devices of a site; `repository` and `channel` are where they say that they fetch from."""
 
     def __init__(
-        self, port: int, repository: str, *, site: str = "north", channel: str = "stable", prefix: str = "edge/v1"
+        self,
+        port: int,
+        repository: str,
+        *,
+        host: str = "127.0.0.1",
+        site: str = "north",
+        channel: str = "stable",
+        prefix: str = "edge/v1",
     ) -> None:
-        self._port, self._repository, self._channel = port, repository, channel
+        self._host, self._port, self._repository, self._channel = host, port, repository, channel
         self._root = f"{prefix}/{site}"
         self._sessions: dict[str, int] = {}
 
@@ -61,7 +68,7 @@ class FieldFleet:
 
     def _send(self, messages: list[dict[str, object]]) -> None:
         if messages:
-            publish.multiple(messages, hostname="127.0.0.1", port=self._port)
+            publish.multiple(messages, hostname=self._host, port=self._port)
 
     def _state(self, device: str, state: str) -> StateMessage:
         if state == "online":

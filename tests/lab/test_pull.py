@@ -154,7 +154,7 @@ def test_a_pull_that_is_killed_holds_nothing_and_the_next_one_ends_it(fetching, 
 
 
 def test_a_push_and_a_pull_have_one_history(fetching, shop):
-    newer = shop.signer.variant(shop.first)
+    newer = shop.signer.variant(shop.first, health=SHORT)  # a release of its own: the same one would replace `first`
 
     pushed = fetching.site.push(newer)
     fetching.look()

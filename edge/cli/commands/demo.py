@@ -101,6 +101,8 @@ def demo(cameras: int, seconds: float, precision: str, broker: str | None, folde
         echo_json(result.as_json())
     else:
         _print_account(result)
+        if folder is not None:
+            click.echo(f"kept in {folder}: clips, labelled images, demo.yaml")
     for problem in result.problems:
         click.echo(f"error: {problem}", err=True)
     if stop.is_interrupted:

@@ -19,6 +19,7 @@ from edge.cli.memory import limit_arenas
 from edge.cli.options import SECONDS
 from edge.cli.paths import FOLDER, PIPELINE, RELEASE, STREAMED, WRITTEN, Command
 from edge.cli.run_command import INTERRUPTED, tell
+from edge.cli.run_progress import RunProgress, is_watched
 from edge.runtime.pipeline.report import RunReport
 
 __all__ = ["report_lines", "run", "stop_on_signals"]
@@ -85,7 +86,8 @@ def run(
     SIGHUP (systemctl reload) takes over the streams of the pipeline file: added, removed and changed ones;
     the others do not miss a frame. A file that cannot be used is refused in the log, and all goes on.
 
-    What is in flight is inferred and published before it ends. Exits with 130 after Ctrl-C, with 3 when a
+    At a terminal a line every ten seconds says how it goes on. What is in flight is inferred and published
+    before it ends. Exits with 130 after Ctrl-C, with 3 when a
     stream was down at the end, or an output has delivered nothing; as a service that is told to stop, with 0.
     """
     from edge.runtime.serve.serve import Serving, open_serving, serve
@@ -111,7 +113,17 @@ def run(
                 say(line)
             write_stats(json.dumps(report.as_json(), indent=2) + "\n")
 
-        report = serve(parts, opened.heartbeat, stop, duration_s=duration_s, reload=reload, on_end=account)
+        has_messages = opened.pipeline.config.publish.jsonl == "-"
+        progress = RunProgress(say) if is_watched(has_messages=has_messages) else None
+        report = serve(
+            parts,
+            opened.heartbeat,
+            stop,
+            duration_s=duration_s,
+            reload=reload,
+            on_tick=None if progress is None else progress.tick,
+            on_end=account,
+        )
         is_stopped = stop.is_set()
     if is_stopped and release_dir is not None:
         # Systemd takes any other code for a failure, and a failure of a release for a reason to leave it.

@@ -69,8 +69,13 @@ def judge(speed: EngineSpeed, wanted_fps: Mapping[StreamId, float | None]) -> Ve
     """
     known = {stream: fps for stream, fps in wanted_fps.items() if fps is not None}
     total_fps = sum(known.values())
-    measured = f"{speed.fps:.1f} are served ({speed.batch_s * 1e3:.1f} ms for a batch of {speed.rows}, measured)"
+    how = f"({speed.batch_s * 1e3:.1f} ms for a batch of {speed.rows}, measured)"
+    measured = f"{speed.fps:.1f} are served {how}"
     left_out = "; decoding is not included"
+    if wanted_fps and not known:
+        return Verdict(
+            is_served=True, text=f"no stream states its rate; {speed.fps:.1f} fps are served {how}{left_out}"
+        )
     if len(known) < len(wanted_fps):
         left_out += f", nor are streams whose rate is not stated: {', '.join(sorted(set(wanted_fps) - set(known)))}"
     if total_fps <= speed.fps * _TOLERANCE:

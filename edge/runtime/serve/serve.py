@@ -86,6 +86,7 @@ def serve(
     *,
     duration_s: float | None = None,
     reload: threading.Event | None = None,
+    on_tick: Callable[[RunReport], None] | None = None,
     on_end: Callable[[RunReport], None] = lambda report: None,
 ) -> RunReport:
     """Run the parts until `stop` is set, `duration_s` is over or every stream has ended; return the final account.
@@ -96,6 +97,7 @@ def serve(
         stop: ends it.
         duration_s: ends it, too.
         reload: when set, the streams are taken over from the pipeline file anew.
+        on_tick: takes the account so far, about once a second.
         on_end: takes the final account, also where the engine has failed.
 
     Raises:
@@ -128,6 +130,8 @@ def serve(
             parts.last_look.tick()
         if parts.status is not None:
             parts.status.tick(report)
+        if on_tick is not None:
+            on_tick(report)
 
     with contextlib.ExitStack() as stack:
         if parts.status is not None:

@@ -100,6 +100,7 @@ def test_without_int8_the_demo_goes_on_in_float_and_says_why(tmp_path):
     done = demo("--cameras", 1, "--seconds", 4, "--keep", tmp_path)
 
     assert done.returncode == 0, done.stderr
+    assert f"kept in {tmp_path}: clips" in done.stdout
     assert "running 1 cameras in FP32 with" in done.stderr
     assert re.search(r"^FP32 +because INT8 failed .*broken\.jpg", done.stdout, re.MULTILINE)
     assert "sent = received" in done.stdout

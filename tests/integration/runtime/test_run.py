@@ -3,7 +3,11 @@
 import contextlib
 import itertools
 import json
+import os
+import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import av
@@ -381,3 +385,22 @@ def test_frames_are_written_as_the_model_sees_them(run, clip, tmp_path):
         expected = cv2.resize(decoded[number], (width, height)).astype(int)
         assert width / height == pytest.approx(decoded[number].shape[1] / decoded[number].shape[0], rel=0.02)
         assert abs(picture - expected).mean() < 4, name
+
+
+def test_a_person_at_a_terminal_is_told_how_it_goes_on(run, clip):
+    path = run.write([{"id": "cam", "uri": str(clip), "realtime": True, "loop": True}])
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "edge.cli.edge_runtime", "run", "--pipeline", str(path), "--duration", "60"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        while b"fps" not in shown:
+            shown += os.read(ours, 4096)  # OSError where it has ended without a line
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):
+            while more := os.read(ours, 4096):
+                shown += more
+    os.close(ours)
+
+    assert re.search(r"\d s: 1 of 1 streams up; \d+ frames inferred, \d+\.\d fps\r\n", shown.decode())
+    assert process.returncode == 130

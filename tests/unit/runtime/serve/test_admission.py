@@ -65,6 +65,15 @@ def test_what_does_not_fit_is_said_with_what_would():
     assert "max_fps 17.5 for each would fit, or 1 of 3 streams as they are" in verdict.text
 
 
+def test_where_no_rate_is_stated_only_what_is_served_is_said():
+    verdict = judge(FORTY, {A: None, B: None})
+
+    assert verdict.is_served
+    assert verdict.text == (
+        "no stream states its rate; 40.0 fps are served (100.0 ms for a batch of 4, measured); decoding is not included"
+    )
+
+
 def test_a_rate_that_nobody_states_is_not_guessed():
     verdict = judge(FORTY, {A: None, B: 30.0})
 

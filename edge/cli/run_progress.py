@@ -8,7 +8,7 @@ from collections.abc import Callable
 from edge.runtime.pipeline.report import RunReport
 from edge.types import StreamState
 
-__all__ = ["RunProgress", "is_watched"]
+__all__ = ["RunProgress", "is_watched", "ticker"]
 
 _FIRST_S = 2.0
 _EVERY_S = 10.0
@@ -20,6 +20,11 @@ def is_watched(*, has_messages: bool) -> bool:
         return os.isatty(2) and not (has_messages and os.isatty(1))
     except OSError:
         return False
+
+
+def ticker(say: Callable[[str], None], *, has_messages: bool) -> Callable[[RunReport], None]:
+    """Return who takes the accounts of a run that is watched; of another one nobody does."""
+    return RunProgress(say).tick if is_watched(has_messages=has_messages) else lambda report: None
 
 
 class RunProgress:

@@ -19,7 +19,7 @@ from edge.cli.memory import limit_arenas
 from edge.cli.options import SECONDS
 from edge.cli.paths import FOLDER, PIPELINE, RELEASE, STREAMED, WRITTEN, Command
 from edge.cli.run_command import INTERRUPTED, tell
-from edge.cli.run_progress import RunProgress, is_watched
+from edge.cli.run_progress import ticker
 from edge.runtime.pipeline.report import RunReport
 
 __all__ = ["report_lines", "run", "stop_on_signals"]
@@ -113,16 +113,9 @@ def run(
                 say(line)
             write_stats(json.dumps(report.as_json(), indent=2) + "\n")
 
-        has_messages = opened.pipeline.config.publish.jsonl == "-"
-        progress = RunProgress(say) if is_watched(has_messages=has_messages) else None
+        tick = ticker(say, has_messages=opened.pipeline.config.publish.jsonl == "-")
         report = serve(
-            parts,
-            opened.heartbeat,
-            stop,
-            duration_s=duration_s,
-            reload=reload,
-            on_tick=None if progress is None else progress.tick,
-            on_end=account,
+            parts, opened.heartbeat, stop, duration_s=duration_s, reload=reload, on_tick=tick, on_end=account
         )
         is_stopped = stop.is_set()
     if is_stopped and release_dir is not None:

@@ -86,7 +86,7 @@ def serve(
     *,
     duration_s: float | None = None,
     reload: threading.Event | None = None,
-    on_tick: Callable[[RunReport], None] | None = None,
+    on_tick: Callable[[RunReport], None] = lambda report: None,
     on_end: Callable[[RunReport], None] = lambda report: None,
 ) -> RunReport:
     """Run the parts until `stop` is set, `duration_s` is over or every stream has ended; return the final account.
@@ -130,8 +130,7 @@ def serve(
             parts.last_look.tick()
         if parts.status is not None:
             parts.status.tick(report)
-        if on_tick is not None:
-            on_tick(report)
+        on_tick(report)
 
     with contextlib.ExitStack() as stack:
         if parts.status is not None:

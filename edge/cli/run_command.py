@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import click
 
-from edge.cli.entry import hand_over_interrupts
+from edge.cli.interrupts import hand_over_interrupts
 from edge.errors import ConfigError, DeployError, EdgeError, MissingDependencyError, ModelError
 from edge.stdout import stdout_problem
 

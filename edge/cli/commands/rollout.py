@@ -176,6 +176,7 @@ def watch(
 
     with _opened(_reference(where), login_path, ca, known_as) as desk, _heard(path, credential) as hearing:
         work = desk.rollout(channel)
+        _devices(hearing, desk, channel)  # says at once where there are none
         state = go_on(
             work,
             hearing,

@@ -120,6 +120,10 @@ def test_devices_that_name_the_registry_otherwise_are_told_of_and_taken_where_th
     assert "add --known-as registry.lan:8443/farms/gates" in unknown.stderr
     assert known.returncode == 0, known.stderr
     assert "canary: 0 of 2 devices have committed it" in known.stdout
+    watching = subprocess.Popen(typist.line("watch"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "add --known-as registry.lan:8443/farms/gates" in watching.stderr.readline()
+    watching.send_signal(signal.SIGINT)
+    watching.communicate(timeout=60)
 
 
 def test_watching_shows_what_changes_and_ends_with_the_stop(typist, begun, there, releases):

@@ -119,11 +119,10 @@ def test_most_of_the_commands_that_need_no_device_are_run():
 def test_the_transcript_is_what_the_demo_prints(checkout):
     (shown,) = re.findall(r"```console\n\$ make demo\n(.*?)```", README.text, re.DOTALL)
     stages = [line for line in checkout.demo.told.splitlines() if line.startswith("demo ")]
+    *printed, kept = checkout.demo.stdout.replace("edge-", ".venv/bin/edge-").splitlines()
 
-    assert [masked(line) for line in shown.splitlines()] == [
-        *map(masked, stages),
-        *map(masked, checkout.demo.stdout.replace("edge-", ".venv/bin/edge-").splitlines()),
-    ]
+    assert [masked(line) for line in shown.splitlines()] == [*map(masked, stages), *map(masked, printed)]
+    assert kept.startswith("kept in out/demo: "), "the line that --keep, which make demo does not have, adds"
 
 
 def masked(line: str) -> str:

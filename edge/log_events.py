@@ -46,6 +46,11 @@ _ALL = (
         "make room where --annotate points to, or leave it out; it is tried again with each picture",
     ),
     LogEvent("stream-ended", "stream ended", _NOTHING + ": a file was read to its end"),
+    LogEvent(
+        "clip-sideways",
+        "clip is inferred as it is coded, players turn it",
+        "turn the pictures themselves, then use that file: `ffmpeg -i CLIP UPRIGHT.mp4`",
+    ),
     LogEvent("stream-failed", "stream failed", "`reason` says what is wrong with this stream; the others go on"),
     LogEvent(
         "stream-does-not-stop",

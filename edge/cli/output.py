@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-__all__ = ["echo_json", "echo_pairs", "make_table", "progress_bar", "stage_bars", "stderr_console"]
+__all__ = ["echo_json", "echo_pairs", "echo_passed_over", "make_table", "progress_bar", "stage_bars", "stderr_console"]
 
 
 def stderr_console() -> Console:
@@ -31,6 +33,16 @@ def echo_pairs(pairs: Iterable[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         click.echo(f"{name:<{width}}  {value}".rstrip())
+
+
+def echo_passed_over(folder: Path) -> None:
+    """Say on stderr what stands in a folder of images and is none by its name; nothing where all are."""
+    from edge.media.stills import passed_over
+
+    if others := passed_over(folder):
+        kinds = Counter("folder" if path.is_dir() else path.suffix or "without suffix" for path in others)
+        told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        click.echo(f"{folder}: {len(others)} that are no images by name are passed over ({told})", err=True)
 
 
 def make_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

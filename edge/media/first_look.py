@@ -40,12 +40,14 @@ class Look:
         codec: such as `h264`; None where the decoder does not tell.
         size: of its frames.
         fps: frames per second, counted; None where there was one frame only.
+        turn_deg: by how many degrees clockwise players turn it, which is not done here; None where nothing says so.
         picture: its first frame, uint8 (H, W, 3) RGB, at most 1280 px long, its own memory.
     """
 
     codec: str | None
     size: ImageSize
     fps: float | None
+    turn_deg: int | None
     picture: NDArray[np.uint8]
 
 
@@ -76,6 +78,7 @@ def look_at(
             codec=source.codec,
             size=first.header.source_size,
             fps=_rate(source, first.header, is_stopped),
+            turn_deg=source.turn_deg,
             picture=picture,
         )
     except SourceError as error:

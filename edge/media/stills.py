@@ -14,7 +14,7 @@ from edge.media.images import read_image, resize
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts, StreamId
 from edge.vision import letterbox
 
-__all__ = ["IMAGE_SUFFIXES", "StillSource", "list_images"]
+__all__ = ["IMAGE_SUFFIXES", "StillSource", "list_images", "passed_over"]
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 
@@ -31,6 +31,12 @@ def list_images(folder: Path) -> list[Path]:
     if not paths:
         raise DatasetError(f"{folder}: expected images ({', '.join(IMAGE_SUFFIXES)}), found none")
     return paths
+
+
+def passed_over(folder: Path) -> list[Path]:
+    """Return what is directly in `folder`, by name, that `list_images` passes over; hidden files aside."""
+    images = set(list_images(folder))
+    return sorted(path for path in folder.iterdir() if path not in images and not path.name.startswith("."))
 
 
 class StillSource:

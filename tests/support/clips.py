@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,18 @@ def number_of(image: np.ndarray) -> int:
 
 def numbered_pictures(count: int, *, width: int, height: int) -> Iterator[np.ndarray]:
     return (numbered(i, width=width, height=height) for i in range(count))
+
+
+def turn_clip(path: Path, turn_deg: int) -> Path:
+    """Make an MP4 ask to be turned clockwise, by the matrix of its track header (ISO/IEC 14496-12, 8.3.2)."""
+    one = 1 << 16
+    a, b, c, d = {0: (1, 0, 0, 1), 90: (0, 1, -1, 0), 180: (-1, 0, 0, -1), 270: (0, -1, 1, 0)}[turn_deg]
+    content = bytearray(path.read_bytes())
+    begin = content.index(b"tkhd") + 4
+    assert content[begin] == 0, "expected version 0, whose times have 32 bits"
+    struct.pack_into(">9i", content, begin + 40, a * one, b * one, 0, c * one, d * one, 0, 0, 0, 1 << 30)
+    path.write_bytes(content)
+    return path
 
 
 def write_clip(

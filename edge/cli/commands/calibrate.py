@@ -91,7 +91,7 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
     from edge.calibrate.files import write_all
     from edge.calibrate.observations_file import observations_bytes
     from edge.calibrate.table_file import table_text
-    from edge.cli.output import echo_json, echo_pairs, stage_bars
+    from edge.cli.output import echo_json, echo_pairs, echo_passed_over, stage_bars
     from edge.engine.select import usable_kind
     from edge.quantize.make_table import CalibrationHooks
     from edge.quantize.make_table import calibrate as run
@@ -99,6 +99,8 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
     _require_sense(**asked)
     _require_calibrator_alone(save_histograms, **asked)
     kind = usable_kind(asked["engine"])
+    if asked["images"] is not None:
+        echo_passed_over(asked["images"])
     spread = {name: asked.pop(name) for name in ("cluster", "workers", "mixes_cpus")}
     options = _options(model, **asked)
     with crew_that(kind=kind, **spread) as crew, stage_bars() as bars:

@@ -58,12 +58,13 @@ def compare(
     it adds itself is measured against the same layer in float on the same input. Times are medians for one frame on one
     thread of this machine, not of a Jetson, also where --workers or a --cluster measure what is lost.
     """
-    from edge.cli.output import echo_json, progress_bar
+    from edge.cli.output import echo_json, echo_passed_over, progress_bar
     from edge.engine.select import usable_kind
     from edge.quantize.comparison import TIMED_RUNS, ComparisonOptions, compare_model, images_to_compare
 
     options = ComparisonOptions(model=model, table=table, images=images, limit=limit)
     kind, count = usable_kind(engine), len(images_to_compare(options)) + TIMED_RUNS
+    echo_passed_over(images)
     with crew_that(kind=kind, **spread) as crew, progress_bar("compare", total=count) as bar:
         found = compare_model(options, kind, on_step=bar.advance, crew=crew)
     if found.untimed is not None:

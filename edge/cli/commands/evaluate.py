@@ -71,7 +71,7 @@ def evaluate(
     A float model runs in INT8 by a calibration table only. A model that carries Q/DQ pairs (QAT) takes no table: it
     always runs in INT8, as it is.
     """
-    from edge.cli.output import echo_json, echo_pairs, progress_bar
+    from edge.cli.output import echo_json, echo_pairs, echo_passed_over, progress_bar
     from edge.engine.select import usable_kind
     from edge.media.stills import list_images
     from edge.quantize.accuracy import EvaluationOptions, evaluate_model
@@ -85,6 +85,7 @@ def evaluate(
         is_cross_checked=is_cross_checked,
     )
     kind, count = usable_kind(engine), len(list_images(images))
+    echo_passed_over(images)
     with crew_that(kind=kind, **spread) as crew, progress_bar("evaluate", total=count) as bar:
         result = evaluate_model(options, kind, on_image=bar.advance, crew=crew)
     content = result.as_json()

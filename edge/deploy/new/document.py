@@ -83,7 +83,8 @@ def batch_of(spec: ModelSpec, streams: int) -> tuple[int, str]:
 def look_text(look: Look) -> str:
     """Return what was seen of a stream, in a line."""
     fps = [] if look.fps is None else [f"{look.fps:g} fps"]
-    return cleaned(", ".join([look.codec or "unknown codec", str(look.size), *fps]))
+    turned = [] if look.turn_deg is None else [f"sideways: players turn it by {look.turn_deg} degrees, this does not"]
+    return cleaned(", ".join([look.codec or "unknown codec", str(look.size), *fps, *turned]))
 
 
 def model_text(spec: ModelSpec) -> str:

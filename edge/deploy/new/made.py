@@ -77,6 +77,7 @@ class Made:
             "codec": None if look is None else look.codec,
             "size": None if look is None else [look.size.width, look.size.height],
             "fps": None if look is None else look.fps,
+            "turn_deg": None if look is None else look.turn_deg,
             "snapshot": None if snapshot is None else str(snapshot),
             "problem": None if camera.problem is None else str(camera.problem),
             "wants_login": camera.wants_login,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from edge.errors import MissingDependencyError, SourceError
 from edge.media.address import Address, redact
 from edge.media.remedy import IS_REFUSED, IS_UNKNOWN
+from edge.media.sideways import turn_of_matrix
 from edge.types import ImageSize
 
 __all__ = ["Decoder", "is_available", "load", "rgb_from_frame"]
@@ -172,6 +173,12 @@ class Decoder:
             is_permanent=is_refusal or is_bad_file,
             wants_login=type(error).__name__ == "HTTPUnauthorizedError",
         )
+
+
+def turn_of(frame: Any) -> int:
+    """Return by how many degrees clockwise a player would turn a frame, 0 to 359."""
+    matrix = frame.side_data.get("DISPLAYMATRIX")
+    return 0 if matrix is None else turn_of_matrix(bytes(matrix))
 
 
 def rgb_from_frame(frame: Any, size: ImageSize) -> NDArray[np.uint8]:

@@ -10,9 +10,10 @@ from typing import Any
 from edge.config.schema import StreamConfig
 from edge.errors import EdgeError, EndOfStream, SourceError
 from edge.media.address import Address
-from edge.media.ffmpeg.binding import Decoder, rgb_from_frame
+from edge.media.ffmpeg.binding import Decoder, rgb_from_frame, turn_of
 from edge.media.rate import RateLimit
 from edge.media.shedding import Order
+from edge.media.sideways import Sideways
 from edge.media.threads import join_or_remember
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts, StreamId
 from edge.vision import letterbox
@@ -48,11 +49,17 @@ class PyavSource:
         self._thread = threading.Thread(target=self._run, name=f"decode {stream.id}", daemon=True)
         self._started_ns: int | None = None
         self._codec: str | None = None
+        self._sideways = Sideways(self.stream)
 
     @property
     def codec(self) -> str | None:
         """What it is coded in, such as `h264`; None before that is known."""
         return self._codec
+
+    @property
+    def turn_deg(self) -> int | None:
+        """By how many degrees clockwise players turn it; None where nothing says so, or not yet."""
+        return self._sideways.turn_deg
 
     @property
     def stream(self) -> StreamId:
@@ -155,6 +162,8 @@ class PyavSource:
         seen_errors = 0
         try:
             for frame in decoder.frames():
+                if first_ns is None:
+                    self._sideways.take(turn_of(frame))
                 time_ns = round(frame.time * 1e9) if frame.time is not None else end_ns - shift_ns
                 first_ns = time_ns if first_ns is None else first_ns
                 pts_ns = max(end_ns - decoder.period_ns + 1, shift_ns + time_ns - first_ns)

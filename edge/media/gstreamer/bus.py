@@ -9,6 +9,7 @@ from edge.errors import SourceError
 from edge.media.address import Address, redact
 from edge.media.gstreamer.binding import load
 from edge.media.remedy import IS_REFUSED, IS_UNKNOWN
+from edge.media.sideways import turn_of_tag
 
 __all__ = ["BusReader"]
 
@@ -23,6 +24,7 @@ class BusReader:
             read.
         warnings: data that a decoder could not use, and the like.
         has_ended: whether the end of the stream has reached the sink.
+        turn_deg: by how many degrees clockwise the file asks to be turned, 0 to 359.
     """
 
     def __init__(self, bus: Any, address: Address, *, is_live: bool) -> None:
@@ -36,6 +38,7 @@ class BusReader:
         self._is_vague = True
         self.warnings = 0
         self.has_ended = False
+        self.turn_deg = 0
 
     def poll(self) -> None:
         """Take in everything that has been said since the last call."""
@@ -48,6 +51,9 @@ class BusReader:
             case kind.ERROR:
                 if self.problem is None or self._is_vague:
                     self._take_error(message)
+            case kind.TAG:
+                is_told, orientation = message.parse_tag().get_string(self._gst.TAG_IMAGE_ORIENTATION)
+                self.turn_deg = turn_of_tag(orientation) if is_told else self.turn_deg
             case kind.WARNING:
                 self.warnings += 1
             case kind.EOS:

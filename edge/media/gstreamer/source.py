@@ -17,6 +17,7 @@ from edge.media.gstreamer.loop import GstLoop
 from edge.media.gstreamer.native import NO_TIME, Counter, HeldCaps, PixelLayout, RunningClock, Sample, Sink
 from edge.media.gstreamer.shedding import GstShedding
 from edge.media.shedding import Order
+from edge.media.sideways import Sideways
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, Preprocess, SourceCounts, StreamId
 
 __all__ = ["GstSource"]
@@ -63,6 +64,7 @@ class GstSource:
         self._gate = BufferGate(self._pipeline, preprocess, container_colour=lambda: builder.container_colour)
         self._bus = BusReader(self._pipeline.get_bus(), address, is_live=not address.is_file_like)
         self._loop = GstLoop(self._pipeline, address.shown) if stream.loop and address.is_file_like else None
+        self._sideways = Sideways(self._stream)
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._taken = 0
@@ -86,6 +88,11 @@ class GstSource:
     def codec(self) -> str | None:
         """What it is coded in, such as `h264`; None before that is known."""
         return self._builder.codec
+
+    @property
+    def turn_deg(self) -> int | None:
+        """By how many degrees clockwise players turn it; None where nothing says so, or not yet."""
+        return self._sideways.turn_deg
 
     @property
     def stream(self) -> StreamId:
@@ -180,8 +187,10 @@ class GstSource:
                     part.disconnect()
 
     def _check_bus(self, now_ns: int) -> None:
-        self._listened_at_ns = now_ns
+        # Once more right after the first frame: what is said of a file as a whole came before it.
+        self._listened_at_ns = now_ns if self._taken else 0
         self._bus.poll()
+        self._sideways.take(self._bus.turn_deg)
         for problem in (self._gate.problem, self._builder.problem):
             # The cause: what the bus says of the same failure, e.g. "not negotiated", only follows from it.
             self._bus.problem = problem or self._bus.problem

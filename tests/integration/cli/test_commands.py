@@ -117,6 +117,19 @@ def test_evaluate_gives_the_stable_keys(dataset):
     assert content["precision"] == "fp32"
 
 
+def test_what_is_no_image_in_a_folder_of_images_is_counted(dataset):
+    images = dataset / "images"
+    (images / "sub").mkdir()
+    for name in ("notes.txt", "more.txt", "night.heic", "LICENSE", ".DS_Store"):
+        (images / name).write_text("")
+
+    said = evaluate(dataset, "--json")
+
+    counted = "1 .heic, 2 .txt, 1 folder, 1 without suffix"
+    assert f"{images}: 5 that are no images by name are passed over ({counted})" in said.stderr
+    assert "passed over" not in said.stdout
+
+
 def test_evaluate_refuses_labels_that_do_not_fit(dataset):
     (dataset / "labels" / "1.txt").write_text("7 0.5 0.5 0.1 0.1\n")
 

@@ -18,7 +18,7 @@ from edge.media.select import make_source
 from edge.protocols import FrameSource
 from edge.types import ImageSize, Preprocess
 from edge.vision import letterbox
-from tests.support.clips import CANVAS, number_of, write_clip
+from tests.support.clips import CANVAS, number_of, turn_clip, write_clip
 from tests.support.rtsp import require_gstreamer
 
 pytestmark = pytest.mark.integration
@@ -377,3 +377,16 @@ def test_sound_without_video_is_a_clear_error(tmp_path):
         with pytest.raises(SourceError, match="there is no video in it") as caught:
             list(frames_of(source_of(path, decoder=decoder)))
         assert caught.value.is_permanent
+
+
+@both
+@pytest.mark.parametrize("turn_deg", [0, 90, 180, 270])
+def test_a_clip_that_players_turn_is_taken_as_coded_and_said_once_to_be(tmp_path, caplog, decoder, turn_deg):
+    turn_clip(write_clip(tmp_path / "phone.mp4", count=20), turn_deg)
+    source = source_of("phone.mp4", tmp_path, decoder=decoder, loop=True)
+
+    frames = [number_of(frame.image) for frame in frames_of(source, limit=50)]
+
+    assert frames[:20] == list(range(20)), "numbers are read right from pictures as they were coded only"
+    said = [record.getMessage() for record in caplog.records if "turn_deg" in record.getMessage()]
+    assert [re.search(r"stream=lobby turn_deg=(\d+)", line)[1] for line in said] == [str(turn_deg)] * (turn_deg > 0)

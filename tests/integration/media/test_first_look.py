@@ -8,10 +8,11 @@ import time
 import pytest
 
 from edge.config.schema import StreamConfig
+from edge.deploy.new.document import look_text
 from edge.errors import SourceError
 from edge.media.address import parse_address
 from edge.media.first_look import look_at
-from tests.support.clips import number_of, write_clip
+from tests.support.clips import number_of, turn_clip, write_clip
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
 
 pytestmark = pytest.mark.integration
@@ -38,6 +39,16 @@ def test_a_clip_is_seen_from_its_first_picture(tmp_path, decoder, suffix, codec,
 
     assert (look.codec, str(look.size), look.fps) == (expected, "640x360", 12)
     assert (look.picture.shape, number_of(look.picture)) == ((360, 640, 3), 5)
+
+
+@BOTH
+def test_a_clip_that_players_turn_is_said_to_be_sideways(tmp_path, decoder):
+    clip = turn_clip(write_clip(tmp_path / "phone.mp4", count=200, width=1920, height=1080), 90)
+
+    look = looked(clip.name, tmp_path, decoder=decoder)
+
+    assert (look.turn_deg, str(look.size)) == (90, "1920x1080")
+    assert "sideways: players turn it by 90 degrees" in look_text(look)
 
 
 @BOTH

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from edge.cli.columns import aligned, shown_width
 from edge.model.account import LayerAccount, ModelAccount
 from edge.types import Precision
 
-__all__ = ["account_lines", "aligned", "amount", "precision_word"]
+__all__ = ["account_lines", "amount", "precision_word"]
 
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _HEAD = ("in", "operations", "weights B", "read B", "written B", "op/B", "operator", "layer")
-_TEXTS = 2  # columns at the end that are aligned to the left
 
 
 def amount(value: float) -> str:
@@ -27,19 +27,10 @@ def precision_word(precision: Precision) -> str:
     return precision.value.upper()
 
 
-def aligned(rows: Sequence[Sequence[str]], *, texts: int = _TEXTS) -> Iterator[str]:
-    """Yield rows as lines in columns, numbers to the right, the last `texts` columns to the left."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    first_text = len(widths) - texts
-    for row in rows:
-        cells = zip(row, widths, strict=True)
-        line = (cell.rjust(width) if i < first_text else cell.ljust(width) for i, (cell, width) in enumerate(cells))
-        yield "  ".join(line).rstrip()
-
-
 def account_lines(account: ModelAccount) -> Iterator[str]:
     """Yield a head, a line for each layer in the order of the model, and the sums."""
-    yield from aligned([_HEAD, *(_cells(layer) for layer in account.layers)])
+    rows = [_HEAD, *(_cells(layer) for layer in account.layers)]
+    yield from aligned(rows, width=shown_width(), spare=("operator", "weights B"), is_named=True)
     frames = "frame" if account.batch == 1 else "frames"
     yield ""
     yield (

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from edge.capacity.fit import MOST_CAMERAS, Answer
 from edge.capacity.loads import Interval, Load
 from edge.capacity.work import Work
-from edge.cli.account_lines import aligned, amount, precision_word
+from edge.cli.account_lines import amount, precision_word
+from edge.cli.columns import aligned, shown_width
 
 __all__ = ["answer_lines", "smallest_line", "summary_lines", "work_lines"]
 
@@ -103,7 +104,7 @@ def _slower(answer: Answer) -> str:
 def summary_lines(answers: Sequence[Answer]) -> Iterator[str]:
     """Yield a head, and a line for each machine; those of which nothing is known behind them."""
     rows = [_summary_cells(answer) for answer in answers if answer.loads is not None]
-    yield from aligned([_SUMMARY_HEAD, *rows], texts=3)
+    yield from aligned([_SUMMARY_HEAD, *rows], texts=3, width=shown_width(), spare=("watts", "engine"))
     for answer in answers:
         if answer.loads is None:
             yield f"{answer.platform.called}: its peaks in this precision are not published"

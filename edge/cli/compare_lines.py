@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
+from edge.cli.columns import aligned, shown_width
 from edge.evaluate.layers import MOST_ADDED_NOISE, LayerError, LayerVerdict
 from edge.quantize.comparison import Comparison
 
@@ -18,6 +19,7 @@ _HEAD = (
     "", "in", "SQNR dB", "input dB", "added", "clipped", "become 0", "MACs", "float ms", "INT8 ms",
     "verdict", "operator", "layer",
 )  # fmt: skip
+_SPARE = ("become 0", "clipped", "input dB", "operator", "MACs")
 
 
 def number(value: float | None, form: str) -> str:
@@ -62,10 +64,7 @@ def layer_lines(found: Comparison, worst: tuple[LayerError, ...]) -> Iterator[st
     """Yield a head, and one line for each layer in the order of the model; a star marks the worst."""
     starred = {id(error) for error in worst}
     rows = [_HEAD, *(("*" if id(error) in starred else "", *_cells(error)) for error in found.layers)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    for row in rows:
-        *cells, verdict, operator, name = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        yield f"{'  '.join(cells)}  {verdict.strip():<{widths[-3]}}  {operator.strip():<{widths[-2]}}  {name.strip()}"
+    yield from aligned(rows, texts=3, width=shown_width(), spare=_SPARE, is_named=True)
 
 
 def _cells(error: LayerError) -> tuple[str, ...]:

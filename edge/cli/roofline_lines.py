@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from edge.cli.account_lines import aligned, precision_word
+from edge.cli.account_lines import precision_word
+from edge.cli.columns import aligned, shown_width
 from edge.cli.roofline_measured import measured_machine_lines
 from edge.quantize.account import Accounts
 from edge.quantize.this_machine import Measured
@@ -117,7 +118,7 @@ def _advertised(machine: Machine) -> Iterator[str]:
 def summary_lines(rooflines: Sequence[Roofline]) -> Iterator[str]:
     """Yield a head, and a line for each machine and precision."""
     rows = [_summary_cells(bound) for roofline in rooflines for bound in roofline.bounds]
-    yield from aligned([_SUMMARY_HEAD, *rows])
+    yield from aligned([_SUMMARY_HEAD, *rows], width=shown_width(), spare=("never below", "layers by memory"))
     for roofline in rooflines:
         if not roofline.bounds:
             yield f"{roofline.machine.called}: none of the peaks that this model needs is known"
@@ -179,7 +180,8 @@ def _gain(before: ModelBound, after: ModelBound) -> float:
 
 def layer_lines(bound: ModelBound) -> Iterator[str]:
     """Yield a head, and a line for each layer in the order of the model."""
-    yield from aligned([_LAYERS_HEAD, *(_layer_cells(bound, one) for one in bound.layers)])
+    rows = [_LAYERS_HEAD, *(_layer_cells(bound, one) for one in bound.layers)]
+    yield from aligned(rows, width=shown_width(), spare=("operator",), is_named=True)
 
 
 def _layer_cells(bound: ModelBound, one: LayerBound) -> tuple[str, ...]:
@@ -206,7 +208,8 @@ def lesson_lines(roofline: Roofline) -> Iterator[str]:
 
 def machines_lines(machines: Sequence[Machine]) -> Iterator[str]:
     """Yield a head, and a line for each machine and power mode."""
-    yield from aligned([_MACHINES_HEAD, *map(_machine_cells, machines), (*[""] * 6, THIS, _THIS_WORDS)])
+    rows = [_MACHINES_HEAD, *map(_machine_cells, machines), (*[""] * 6, THIS, _THIS_WORDS)]
+    yield from aligned(rows, width=shown_width(), spare=("name", "INT8 ridge", "FP32 TFLOPS"))
 
 
 def _machine_cells(machine: Machine) -> tuple[str, ...]:

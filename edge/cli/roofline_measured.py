@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from edge.cli.account_lines import aligned, amount, precision_word
+from edge.cli.account_lines import amount, precision_word
+from edge.cli.columns import aligned, shown_width
 from edge.quantize.this_machine import Measured
 from edge.roofline.efficiency import ExecutedNode, MeasuredLayer, MeasuredModel
 from edge.roofline.measured import MeasuredMachine
@@ -41,7 +42,8 @@ def amount_of_bytes(size: int) -> str:
 
 def measured_layer_lines(model: MeasuredModel) -> Iterator[str]:
     """Yield a head, and a line for each layer that was measured, in the order of the model."""
-    yield from aligned([_HEAD, *(_cells(model, one) for one in model.layers)])
+    rows = [_HEAD, *(_cells(model, one) for one in model.layers)]
+    yield from aligned(rows, width=shown_width(), spare=("share", "run as"), is_named=True)
 
 
 def _cells(model: MeasuredModel, one: MeasuredLayer) -> tuple[str, ...]:

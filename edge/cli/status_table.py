@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edge.cli.columns import aligned, shown_width
 from edge.cli.fleet_rows import printable
 from edge.cli.run_command import tell
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["age_of", "counters_of", "show_table"]
 
 _HEAD = ("TARGET", "RELEASE", "DEVICE", "SIGNER", "CHANNELS", "COUNTED", "REVOCATION LIST", "SEEN")
+_SPARE = ("COUNTED", "REVOCATION LIST", "CHANNELS", "SIGNER")
 _DAY_S = 86_400
 
 
@@ -36,9 +38,8 @@ def show_table(
     for one in result.outcomes:
         state = states.get(one.target)
         rows.append(_row(one, answers.get(one.target), "-" if state is None else state.state, seen[one.target]))
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for line in aligned(rows, texts=len(_HEAD), width=shown_width(), spare=_SPARE):
+        click.echo(line)
     for name, state in states.items():
         if state.reason:
             tell(printable(f"{name}: {state.state}: {state.reason}"))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.cli.account_lines import aligned, amount
+from edge.cli.account_lines import amount
+from edge.cli.columns import aligned
 from edge.cli.roofline_lines import machine_lines, roofline_of, summary_lines, summary_sentences
 from edge.cli.roofline_page import roofline_page
 from edge.cli.roofline_svg import Dot, Roof, roofline_svg

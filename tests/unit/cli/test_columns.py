@@ -1,0 +1,94 @@
+"""Tables on terminals of any width: what goes first, and what is never lost."""
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edge.cli.columns import aligned
+
+MODEL = Path(__file__).parents[3] / "edge/demo/model/traffic.onnx"
+ROWS = [
+    ("ms", "share", "operator", "layer"),
+    ("1.25", "7%", "Conv", "/model/neck/cv1/conv/Conv"),
+    ("10", "93%", "Add", "/Add"),
+]
+SPARE = ("operator", "share")
+
+
+def lines(width, **more):
+    return list(aligned(ROWS, width=width, spare=SPARE, is_named=True, **more))
+
+
+def test_without_a_terminal_everything_is_there():
+    assert lines(None) == [
+        "  ms  share  operator  layer",
+        "1.25     7%  Conv      /model/neck/cv1/conv/Conv",
+        "  10    93%  Add       /Add",
+    ]
+
+
+def test_where_all_fits_nothing_is_left_out():
+    assert lines(48) == lines(None)
+
+
+def test_a_name_is_shortened_in_its_middle_before_a_column_goes():
+    assert lines(43)[1] == "1.25     7%  Conv      /model/…v1/conv/Conv"
+
+
+def test_columns_go_in_the_order_given_and_are_named():
+    assert lines(32)[0] == "  ms  share  layer"
+    assert lines(32)[-1] == "not shown for want of width: operator"
+    assert lines(24)[0] == "  ms  layer"
+    assert lines(24)[-1] == "not shown for want of width: operator, share"
+
+
+@pytest.mark.parametrize("width", range(22, 60))
+def test_no_line_of_the_table_is_longer_than_the_terminal(width):
+    *table, _ = [*lines(width), ""] if lines(width)[-1].startswith("  10") else lines(width)
+
+    assert max(map(len, table)) <= width
+    assert [line.split()[0] for line in table] == ["ms", "1.25", "10"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "asked"),
+    [
+        (60, ("inspect", MODEL, "--layers")),
+        (80, ("inspect", MODEL, "--layers")),
+        (80, ("roofline", MODEL)),
+        (80, ("roofline", "--list")),
+    ],
+)
+def test_headings_and_rows_fit_the_terminal(asked, columns):
+    heads = ("in  ", "least ms", "INT8 TOPS", "  in  ")
+    shown = on_terminal("edge-deploy", *map(str, asked), columns=columns)
+
+    first = next(i for i, line in enumerate(shown) if line.startswith(heads))
+    table = shown[first : next(i for i in range(first, len(shown)) if not shown[i] or shown[i].startswith("not shown"))]
+    assert len(table) > 4
+    assert max(map(len, table)) <= columns, max(table, key=len)
+
+
+def on_terminal(program, *arguments, columns):
+    ours, its = pty.openpty()
+    environ = {**os.environ, "COLUMNS": str(columns)}
+    module = {"edge-deploy": "edge.cli.edge_deploy"}[program]
+    with subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=its, env=environ) as running:
+        os.close(its)
+        written = b""
+        while part := _read(ours):
+            written += part
+    os.close(ours)
+    assert running.returncode == 0
+    return written.decode().replace("\r\n", "\n").splitlines()
+
+
+def _read(descriptor):
+    try:
+        return os.read(descriptor, 1 << 16)
+    except OSError:  # how a terminal says that the other side has gone
+        return b""

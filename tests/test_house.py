@@ -20,7 +20,7 @@ FILES = sorted((ROOT / "edge").rglob("*.py"))
 
 FLOORS = [
     {"types", "protocols", "deadline", "digest", "document", "errors", "log_events", "version"}
-    | {"reading", "stdout", "untrusted", "writing"},
+    | {"mistaken", "reading", "stdout", "untrusted", "writing"},
     {"vision", "config", "model", "wire"},
     {"roofline", "rollout", "track"},
     {"calibrate", "evaluate", "engine", "http", "media", "publish", "bundle", "device", "registry", "transport"},

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from edge import writing
 from edge.errors import CalibrationError
+from edge.mistaken import mistaken
 from edge.reading import read_file
 
 __all__ = ["read_bytes", "read_text", "write_all", "write_whole"]
@@ -37,6 +38,8 @@ def read_text(path: Path, *, expected: str) -> str:
         CalibrationError: if it cannot be read, or is no UTF-8 text.
     """
     data = read_bytes(path)
+    if (found := mistaken(data)) is not None:
+        raise CalibrationError(f"{path}:1: expected {expected}, this is {found.what}", hint=found.todo)
     try:
         return data.decode()
     except UnicodeDecodeError as error:

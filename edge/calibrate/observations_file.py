@@ -22,10 +22,12 @@ from edge.calibrate.files import read_bytes, write_whole
 from edge.calibrate.histogram import BINS, Histogram
 from edge.calibrate.observations import Observations
 from edge.errors import CalibrationError
+from edge.mistaken import mistaken
 
 __all__ = ["observations_bytes", "read_observations", "write_observations"]
 
 _FORMAT = "edge.hist/2"
+_ZIP = b"PK"  # as which numpy writes an .npz
 _DIGEST_BYTES = 32
 _COLUMNS = {"counts": ("int64", 2), "zeros": ("int64", 1), "exponent": ("int64", 1), "amax": ("float64", 1)}
 # What zipfile, zlib and numpy make of damaged bytes: a length that lies is a MemoryError, an entry that is said to be
@@ -90,6 +92,8 @@ def read_observations(path: Path) -> Observations:
         CalibrationError: if it is no such file, of another version, or damaged.
     """
     data = read_bytes(path)
+    if not data.startswith(_ZIP) and (found := mistaken(data)) is not None:
+        raise CalibrationError(f"{path}: expected histograms ({_FORMAT}), this is {found.what}", hint=found.todo)
     try:
         _require_checksums(data)
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:

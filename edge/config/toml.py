@@ -11,6 +11,7 @@ from typing import Any
 
 from edge.document import Document, Location
 from edge.errors import ConfigError
+from edge.mistaken import mistaken
 from edge.reading import read_file
 
 __all__ = ["read_toml"]
@@ -32,7 +33,10 @@ def read_toml(path: Path) -> Document[ConfigError]:
 
 def _text(path: Path) -> str:
     try:
-        return read_file(path, most_bytes=_MAX_BYTES, follows_links=True).decode("utf-8")
+        content = read_file(path, most_bytes=_MAX_BYTES, follows_links=True)
+        if (found := mistaken(content)) is not None:
+            raise ConfigError(f"{path}: expected an inventory (TOML), this is {found.what}", hint=found.todo)
+        return content.decode("utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint="see docs/targets.md") from None
     except UnicodeDecodeError as error:

@@ -10,6 +10,7 @@ import yaml
 
 from edge.document import Document, Location, spell
 from edge.errors import ConfigError
+from edge.mistaken import mistaken
 from edge.reading import read_file
 
 __all__ = ["read_yaml", "scalar_text", "yaml_text"]
@@ -25,7 +26,10 @@ def read_yaml(path: Path) -> Document[ConfigError]:
         ConfigError: if it is unreadable or is no such YAML.
     """
     try:
-        root = yaml.compose(read_file(path, follows_links=True).decode("utf-8"), Loader=yaml.SafeLoader)
+        content = read_file(path, follows_links=True)
+        if (found := mistaken(content)) is not None:
+            raise ConfigError(f"{path}: expected a pipeline file (YAML), this is {found.what}", hint=found.todo)
+        root = yaml.compose(content.decode("utf-8"), Loader=yaml.SafeLoader)
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read: {error.strerror}", hint="give the path of a pipeline file"

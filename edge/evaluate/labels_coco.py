@@ -11,6 +11,7 @@ from typing import Any
 
 from edge.errors import DatasetError
 from edge.evaluate.truth import GroundTruth
+from edge.mistaken import mistaken
 from edge.reading import read_file
 from edge.types import ImageSize
 
@@ -139,7 +140,10 @@ def _size(entry: Mapping[str, Any]) -> ImageSize | None:
 
 def _document(path: Path) -> Mapping[str, Any]:
     try:
-        document = json.loads(read_file(path, most_bytes=_MOST_BYTES, follows_links=True))
+        content = read_file(path, most_bytes=_MOST_BYTES, follows_links=True)
+        if (found := mistaken(content)) is not None:
+            raise DatasetError(f"{path}: expected a COCO JSON file, this is {found.what}", hint=found.todo)
+        document = json.loads(content)
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise DatasetError(f"{path}: expected a COCO JSON file: {error}") from error
     if not isinstance(document, dict):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from edge.errors import DatasetError
 from edge.evaluate.truth import GroundTruth
+from edge.mistaken import mistaken
 from edge.reading import read_file
 from edge.types import ImageSize
 
@@ -45,7 +46,10 @@ class YoloLabels:
         """Return what is on the image `stem` (see `edge.evaluate.truth.Labels`)."""
         path = self._folder / f"{stem}.txt"
         try:
-            lines = read_file(path, follows_links=True).decode("utf-8").splitlines()
+            content = read_file(path, follows_links=True)
+            if (found := mistaken(content)) is not None:
+                raise DatasetError(f"{path}: expected lines of labels, this is {found.what}", hint=found.todo)
+            lines = content.decode("utf-8").splitlines()
         except FileNotFoundError:
             self._unlabelled.append(stem)
             return GroundTruth.of([], [])

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from edge.errors import DatasetError, MissingDependencyError
 from edge.media.picture_header import stated_size
+from edge.mistaken import mistaken
 from edge.reading import read_file
 from edge.types import ImageSize
 
@@ -80,10 +81,12 @@ def decode_image(path: Path, content: bytes) -> NDArray[np.uint8]:
         decoded = cv2.imdecode(data, cv2.IMREAD_COLOR) if len(data) else None
     except cv2.error as error:
         raise DatasetError(f"{path}: is not an image that OpenCV can decode: {error}") from error
+    if decoded is None and (found := mistaken(content)) is not None and not found.is_picture:
+        raise DatasetError(f"{path}: expected an image, these {len(data)} bytes are {found.what}", hint=found.todo)
     if decoded is None:
         raise DatasetError(
             f"{path}: expected an image, got {len(data)} bytes that OpenCV cannot decode",
-            hint="remove the file, or convert it to JPEG or PNG",
+            hint="mend or remove it",
         )
     rgb: NDArray[np.uint8] = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
     return rgb

@@ -88,7 +88,7 @@ class StillSource:
         try:
             self._paths = list_images(self._images) if isinstance(self._images, Path) else self._images
         except DatasetError as error:
-            raise SourceError(error.problem, is_permanent=True) from error
+            raise SourceError(error.problem, hint=error.hint, is_permanent=True) from error
 
     def read(self, timeout_s: float) -> Frame | None:
         """Return the next image as a frame, however short `timeout_s` is.
@@ -105,7 +105,7 @@ class StillSource:
         try:
             image = self._read(path)
         except DatasetError as error:
-            raise SourceError(error.problem, is_permanent=True) from error
+            raise SourceError(error.problem, hint=error.hint, is_permanent=True) from error
         self._next += 1
         self.current_path = path
         where = letterbox.fit(ImageSize(width=image.shape[1], height=image.shape[0]), self._preprocess)

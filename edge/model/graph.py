@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import ModelError
+from edge.mistaken import mistaken
 from edge.model.binding import decode_error, onnx_module, reference_evaluator
 from edge.model.external import load_external
-from edge.model.mistaken import mistaken
 from edge.model.node import Dim, Node, TensorInfo
 from edge.model.order import sort_nodes
 from edge.reading import read_file
@@ -258,7 +258,7 @@ def parsed(data: bytes, where: str) -> ModelProto:
             f"{where}: expected an ONNX model, the file is empty (0 bytes)", hint="copy or export it again"
         )
     if (found := mistaken(data)) is not None:
-        raise ModelError(f"{where}: expected an ONNX model, these {len(data)} bytes are {found[0]}", hint=found[1])
+        raise ModelError(f"{where}: expected an ONNX model, these {len(data)} bytes are {found.what}", hint=found.todo)
     try:
         proto: ModelProto = onnx_module().load_model_from_string(data)
     except decode_error() as error:

@@ -44,7 +44,7 @@ def run_stills(
         source.open()
         yield from feed(source, engine)
     except SourceError as error:  # a folder of images is data of the user's, not a stream that may come back
-        raise DatasetError(error.problem, hint="mend or remove it") from error
+        raise DatasetError(error.problem, hint=error.hint or "mend or remove it") from error
     finally:
         source.close()
 

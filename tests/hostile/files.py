@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
+import lzma
 import os
 import pickle
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -89,9 +94,39 @@ def make_files(folder: Path) -> None:
     for name, inside in (("archive.zip", "good.onnx"), ("best.pt", "best/data.pkl")):
         with zipfile.ZipFile(folder / name, "w") as archive:
             archive.writestr(inside, b"content")
+    odd = odd_kinds(folder)
+    for name, content in odd.items():
+        (folder / name).write_bytes(content)
+    for name, content in {**odd, **{name: TEXTS[name].encode() for name in ("lfs.onnx", "page.html")}}.items():
+        for place in (f"odd-{name}/0.jpg", f"odd-labels-{name}/0.txt"):
+            (folder / place).parent.mkdir()
+            (folder / place).write_bytes(content)
     (folder / "old.pt").write_bytes(pickle.dumps({"model": None}, protocol=2))
     _images(folder)
     _models(folder)
+
+
+def odd_kinds(folder: Path) -> dict[str, bytes]:
+    """Return files that people mix up with a model, a table, a picture, by name; their own writers make most."""
+    good = (folder / "good.onnx").read_bytes()
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as archive:
+        archive.add(folder / "good.onnx", "good.onnx")
+    picture = np.zeros((8, 8, 3), np.uint8)
+    return {
+        "model.engine": b"ptrt" + bytes(60),
+        "yolo.engine": b'\x40\x00\x00\x00{"description": "Ultralytics YOLO11s model"' + bytes(60),
+        "model.gz": gzip.compress(good),
+        "model.bz2": bz2.compress(good),
+        "model.xz": lzma.compress(good),
+        "model.tar": tar.getvalue(),
+        "model.h5": b"\x89HDF\r\n\x1a\n" + bytes(60),
+        "model.tflite": b"\x1c\x00\x00\x00TFL3" + bytes(60),
+        "shot.png": cv2.imencode(".png", picture)[1].tobytes(),
+        "shot.jpg": cv2.imencode(".jpg", picture)[1].tobytes(),
+        "shot.heic": b"\x00\x00\x00\x18ftypheic" + bytes(60),
+        "paper.pdf": b"%PDF-1.7\n" + bytes(60),
+    }
 
 
 def _images(folder: Path) -> None:

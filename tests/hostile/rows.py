@@ -9,6 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 
 Row = tuple[str, int, str]
 
+_KINDS = {  # that people mix up with what is expected
+    "model.engine": "a TensorRT engine; give the .onnx that it was made of",
+    "yolo.engine": "a TensorRT engine; give the .onnx that it was made of",
+    "model.gz": "a gzip archive; unpack it",
+    "model.bz2": "a bzip2 archive; unpack it",
+    "model.xz": "an xz archive; unpack it",
+    "model.tar": "a tar archive; unpack it",
+    "model.h5": "an HDF5 file (Keras)",
+    "model.tflite": "a TensorFlow Lite model",
+    "shot.png": "a PNG picture",
+    "shot.jpg": "a JPEG picture",
+    "shot.heic": "a HEIC picture; convert it to JPEG",
+    "paper.pdf": "a PDF document",
+    "lfs.onnx": "a Git LFS pointer, which stands for the file; fetch the file: git lfs pull",
+    "page.html": "a web page; download the file itself",
+}
 _STREAM = "expected a file, this is a pipe or a device"
 _TO_MODEL = (
     "edge-deploy inspect {}",
@@ -34,7 +50,7 @@ _MODELS = {
     "text.txt": "text.txt: expected an ONNX model, these 6 bytes ",
     "page.html": "bytes are a web page; download the file itself",
     "lfs.onnx": "bytes are a Git LFS pointer, which stands for the file; fetch the file: git lfs pull",
-    "archive.zip": "bytes are a zip archive; unpack it, and give the .onnx in it",
+    "archive.zip": "bytes are a zip archive; unpack it, and give the file in it",
     "best.pt": "bytes are a PyTorch checkpoint (.pt); export it with the tool that trained it",
     "old.pt": "bytes are a PyTorch checkpoint (.pt); export it with the tool that trained it",
     "noise": "noise: expected an ONNX model, these 4096 bytes ",
@@ -177,6 +193,8 @@ _OUTPUTS = {
     "/dev/null": _STREAM,
 }
 
+_TO_HISTOGRAMS = ("edge-deploy calibrate good.onnx --histograms {} --method mse",)
+
 _SPREAD = "edge-deploy calibrate good.onnx --images pictures"
 _SINGLE: Sequence[Row] = (
     ("edge-deploy table export good.calib.json -o new --tensorrt 11.0.0", 2, "reads no calibration cache: from 11 on"),
@@ -192,7 +210,26 @@ _SINGLE: Sequence[Row] = (
     ("edge-deploy evaluate good.onnx --images pictures --labels wrong-labels", 2, "wrong-labels/0.txt:1: "),
     ("edge-deploy evaluate good.onnx --images pictures --labels list.json", 2, "list.json: expected COCO instances"),
     ("edge-deploy evaluate good.onnx --images pictures --labels deep.json", 2, "deep.json: expected a COCO JSON file"),
-    ("edge-deploy calibrate good.onnx --images damaged --method mse", 2, "4 of 4 images cannot be decoded"),
+    *(
+        (f"edge-deploy evaluate good.onnx --images odd-{name} --labels labels", 2, f"bytes are {words}")
+        for name, words in _KINDS.items()
+        if name not in ("shot.png", "shot.jpg")
+    ),
+    *(
+        (
+            f"edge-deploy evaluate good.onnx --images pictures --labels odd-labels-{name}",
+            2,
+            f"0.txt: expected lines of labels, this is {words}",
+        )
+        for name, words in _KINDS.items()
+    ),
+    (
+        "edge-deploy table show lfs.onnx",
+        2,
+        f"lfs.onnx:1: expected a calibration table (edge.calib/1), this is {_KINDS['lfs.onnx']}",
+    ),
+    ("edge-runtime doctor --pipeline page.html", 2, f"expected a pipeline file (YAML), this is {_KINDS['page.html']}"),
+    ("edge-deploy calibrate good.onnx --images damaged --method mse", 2, "damaged: 4 of 4 images cannot be decoded: "),
     ("edge-deploy calibrate good.onnx --histograms noise --method mse", 2, "noise: expected histograms (edge.hist/2)"),
     ("edge-deploy calibrate good.onnx --histograms archive.zip --method mse", 2, "expected histograms (edge.hist/2)"),
     ("edge-deploy calibrate good.onnx --histograms gone --method mse", 2, "gone: cannot be read: No such file"),
@@ -306,6 +343,8 @@ def rows() -> Iterator[Row]:
     yield from _product(_TO_CACHE, _CACHES)
     yield from _product(_TO_INVENTORY, _INVENTORIES)
     yield from _product(_TO_OUTPUT, _OUTPUTS)
+    for takers in (_TO_MODEL[:1], _TO_TABLE[::4], _TO_PIPELINE[::4], _TO_CACHE[:1], _TO_INVENTORY[:1], _TO_HISTOGRAMS):
+        yield from _product(takers, {name: words for name, words in _KINDS.items() if name not in _MODELS})
 
 
 def _product(commands: Sequence[str], bad: Mapping[str, str], code: int = 2) -> Iterator[Row]:

@@ -44,7 +44,7 @@ def find_images(folder: Path, *, is_decodable_only: bool = False) -> tuple[tuple
         DatasetError: if there is no such folder or no image in it, one of them cannot be read, or two are the same.
     """
     paths = list_images(folder)
-    left_out = [path for path in paths if not _is_decodable(path)] if is_decodable_only else []
+    left_out = [path for path in paths if _undecodable(path) is not None] if is_decodable_only else []
     by_digest: dict[str, Path] = {}
     twice = []
     for path in paths:
@@ -70,11 +70,13 @@ def require_decodable(images: Sequence[CalibrationImage]) -> None:
     Raises:
         DatasetError: if there are any.
     """
-    broken = [image.path.name for image in images if not _is_decodable(image.path)]
+    broken = {image.path: problem for image in images if (problem := _undecodable(image.path)) is not None}
     if broken:
+        first = next(iter(broken.values()))
         raise DatasetError(
-            f"{images[0].path.parent}: {len(broken)} of {len(images)} images cannot be decoded: {_listed(broken)}",
-            hint="mend or remove them, or leave them out with --skip-undecodable",
+            f"{images[0].path.parent}: {len(broken)} of {len(images)} images cannot be decoded: "
+            f"{_listed([path.name for path in broken])}; the first: {first.problem}",
+            hint=f"{first.hint or 'mend or remove them'}, or leave them out with --skip-undecodable",
         )
 
 
@@ -95,12 +97,13 @@ def still_source(images: Sequence[CalibrationImage], preprocess: Preprocess) -> 
     return source
 
 
-def _is_decodable(path: Path) -> bool:
+def _undecodable(path: Path) -> DatasetError | None:
+    """Return what is wrong with an image file; None where it can be decoded."""
     try:
         read_image(path)
-    except DatasetError:
-        return False
-    return True
+    except DatasetError as error:
+        return error
+    return None
 
 
 def _listed(names: Sequence[str]) -> str:

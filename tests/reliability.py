@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.support.agent_scenarios import agent_scenarios
+from tests.support.agent_scenarios import agent_scenarios, pull_scenarios
 from tests.support.crash import Judge, Scenario, distinct_states, enumerate_cuts, uncaught_mutants
 from tests.support.cut_files import CutFiles
 from tests.support.faults import ACTIONS, count_calls, try_fault
@@ -23,9 +23,10 @@ HEAD = """# What a power cut or a full disk can do to a device
 Written by `python -m tests.reliability`; nothing here is typed by hand but the figures of the last section, which the
 lab prints. `tests/unit/device/test_power_cuts.py` fails
 if a change enumerates fewer states than this page says. The rows that begin with `agent:` are the real client and the
-real agent over files whose power is cut; the others are the same steps called one by one, so that many more states can
-be tried. The agent also writes an audit log, of which a cut may take the last line. Where something was killed at each
-step before, its process ended there, the machine ran on, and what is interrupted by the cut is what came next.
+real agent over files whose power is cut, or the real pull, from a registry in memory; the others are the same steps
+called one by one, so that many more states can be tried. The agent also writes an audit log, of which a cut may take
+the last line. Where something was killed at each step before, its process ended there, the machine ran on, and what is
+interrupted by the cut is what came next.
 
 The model: the content of a file is durable after its fsync, a change of a folder after the fsync of that folder. At a
 cut any subset of the changes that are not durable may be on the disk, in their order; content that is not durable may
@@ -37,7 +38,8 @@ be old, empty, torn or new. That is more than a journaling file system allows it
 - I3: a second cut, inside recovery, is recovered from, and a repeated push converges then, too,
 - I4: no release is current whose sequence is not counted; a step back is counted as used before it is current,
 - I5: a verdict that was reported survives, and so does a reset,
-- I6: nothing unproven is current without a trial record.
+- I6: nothing unproven is current without a trial record,
+- I7: what a pull remembers is whole and true; the pull that follows ends on the release, or leaves alone what was left.
 """
 
 WAITING = """
@@ -88,7 +90,7 @@ def _mutated(all_scenarios: list[Scenario]) -> list[str]:
     ]
     for one in all_scenarios:
         # Minutes, for the same syncs as in the scenarios that they are made of.
-        if one.name == "first push, unhealthy" or one.killed is not None:
+        if one.name == "first push, unhealthy" or one.killed is not None or one.pulls is not None:
             continue
         _, files = distinct_states(one)
         uncaught = uncaught_mutants(one, memory=memory)
@@ -143,7 +145,10 @@ def main() -> None:
     """Measure, and write the page."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        _write([*scenarios(), *agent_scenarios(Path(folder))])
+        push, pull = Path(folder, "push"), Path(folder, "pull")
+        for one in (push, pull):
+            one.mkdir()
+        _write([*scenarios(), *agent_scenarios(push), *pull_scenarios(pull)])
     print(f"{PAGE}: {time.monotonic() - begun:.0f} s")
 
 

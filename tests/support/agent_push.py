@@ -158,7 +158,7 @@ class AgentPush:
 
     def push_or_end(self, device: Device, report: Report, release: Release) -> None:
         """Push a minute after an agent was killed: it may have left a trial that nobody judges, or nothing to do."""
-        with patch("edge.runtime.agent.orphan.this_moment", _in_a_minute):
+        with patch("edge.runtime.agent.orphan.this_moment", in_a_minute):
             outcome = self.try_push(device, release, report, build_id="2" * 16)
             if outcome.code == "lock.trial":  # whom the agent has given its judge now
                 outcome = self.try_push(device, release, report, build_id="3" * 16)
@@ -175,14 +175,14 @@ class AgentPush:
     ) -> Outcome:
         """Push, and return how it ended; a client whose agent was killed does not come back."""
         killed = threading.Event()
-        named = patch("edge.runtime.build.request.secrets", SimpleNamespace(token_hex=lambda _: build_id))
-        with named, self._connected(device, report, is_healthy=is_healthy, killed=killed) as connect:
+        connected = self.connected(device, report, is_healthy=is_healthy, killed=killed, build_id=build_id)
+        with connected as connect:
             return self._root.push(self._bundles[release.name], connect, stop=killed)
 
     def roll_back(self, device: Device, report: Report) -> None:
         """Ask for the release before."""
         with (
-            self._connected(device, report, is_healthy=True, killed=threading.Event()) as connect,
+            self.connected(device, report, is_healthy=True, killed=threading.Event()) as connect,
             contextlib.closing(Link(connect(), threading.Event())) as link,
         ):
             link.ask(LOCK, LockRequest(who="tester", why="test"))
@@ -190,10 +190,13 @@ class AgentPush:
             report()
 
     @contextlib.contextmanager
-    def _connected(self, device: Device, report: Report, *, is_healthy: bool, killed: threading.Event) -> Any:
+    def connected(
+        self, device: Device, report: Report, *, is_healthy: bool, killed: threading.Event, build_id: str = "1" * 16
+    ) -> Any:
         """Give what opens a connection to an agent; after the block no agent is left. `killed` is set by one's end.
 
-        The device's clock stands, so that what differs in its time alone is one state of the disk.
+        The device's clock stands, so that what differs in its time alone is one state of the disk, and builds have the
+        name `build_id`.
         """
         served = Device(Layout(self._root.root), Durable(Rooted(device.durable.files, self._root.root)))
         units = FunctionUnits(served, is_healthy=is_healthy, report=report)
@@ -212,12 +215,15 @@ class AgentPush:
             threads[-1].start()
             return PipeChannel(to_client, from_client)
 
-        with patch.multiple("edge.device.moment", time=_StandingTime, datetime=_StandingDate):
+        named = patch("edge.runtime.build.request.secrets", SimpleNamespace(token_hex=lambda _: build_id))
+        with named, patch.multiple("edge.device.moment", time=_StandingTime, datetime=StandingDate):
             serve_now(served)
-            yield connect
-            for thread in threads:
-                thread.join(30)
-                assert not thread.is_alive(), "an agent does not end"
+            try:
+                yield connect
+            finally:
+                for thread in threads:
+                    thread.join(30)
+                    assert not thread.is_alive(), "an agent does not end"
 
 
 class _StandingTime:
@@ -230,12 +236,15 @@ class _StandingTime:
         return 1000 * 10**9
 
 
-class _StandingDate(datetime):
+class StandingDate(datetime):
+    """A clock that stands."""
+
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:
         return datetime(2026, 11, 20, 13, 0, tzinfo=tz)
 
 
-def _in_a_minute() -> Moment:
+def in_a_minute() -> Moment:
+    """Return the moment a minute from now."""
     moment = this_moment()
     return replace(moment, boottime_ns=moment.boottime_ns + 60 * 10**9)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.agent_pull import FOLDER, AgentPull
 from tests.support.agent_push import AgentPush
 from tests.support.crash import Scenario
 from tests.support.scenarios import BARE, after
 
 AGENT_SCENARIOS = ("agent: push, healthy", "agent: push, unhealthy", "agent: first push, healthy", "agent: rollback")
 AGENT_SCENARIOS += ("agent: downgrade, used once", "agent: push, killed at each step before")
+PULL_SCENARIOS = ("agent: pull, healthy", "agent: pull, unhealthy", "agent: first pull, healthy")
+PULL_SCENARIOS += ("agent: pull, killed at each step before",)
 
 
 def agent_scenarios(directory: Path) -> list[Scenario]:
@@ -51,6 +54,31 @@ def agent_scenarios(directory: Path) -> list[Scenario]:
             lambda d, report: made.push_or_end(d, report, new),
             ends_on=new.name,
             killed=lambda d, report: made.try_push(d, new, report),
+            **common,
+        ),
+    ]
+
+
+def pull_scenarios(directory: Path) -> list[Scenario]:
+    """Return `PULL_SCENARIOS`; the real files of the device are in `directory`."""
+    push = AgentPush(directory)
+    old, new = push.old, push.new
+    bare = tuple(sorted({**dict(BARE), FOLDER: None}.items()))
+    serves_old = after(lambda device: push.push(device, _nobody, old), start=bare)
+    good, poor = AgentPull(push, is_healthy=True), AgentPull(push, is_healthy=False)
+    common = {"known": (old, new), "kept": (old,), "proven": (old.name,), "pushed_again": new, "pulls": good}
+    common |= {"retold": ("audit.jsonl", "audit-requests.jsonl")}
+    healthy, unhealthy, on_bare, killed = PULL_SCENARIOS
+    return [
+        Scenario(healthy, serves_old, good.pull, ends_on=new.name, **common),
+        Scenario(unhealthy, serves_old, poor.pull, ends_on=old.name, marked=new, **{**common, "pulls": poor}),
+        Scenario(on_bare, bare, good.pull, ends_on=new.name, **{**common, "kept": (), "proven": ()}),
+        Scenario(
+            killed,
+            serves_old,
+            good.pull_or_end,
+            ends_on=new.name,
+            killed=lambda device, report: good.try_pull(device, report),
             **common,
         ),
     ]

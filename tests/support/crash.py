@@ -1,4 +1,4 @@
-"""Every tree that a power cut can leave, and what has to hold in it (the invariants I0 to I6).
+"""Every tree that a power cut can leave, and what has to hold in it (the invariants I0 to I7).
 
     I0  before any recovery `current` names a whole release with its engine, or nothing on a device that had none
     I1  recovery ends on such a release, and says whether it is proven
@@ -7,6 +7,7 @@
     I4  a release is never current while its sequence is not counted
     I5  a verdict that was reported survives
     I6  an unproven release is never current without a trial record
+    I7  what a pull remembers is whole and so, and the next pull ends on the release, or leaves alone what was left
 
 The judge reads the tree itself; it uses nothing of `edge.device` but the seal of the state.
 """
@@ -19,6 +20,7 @@ import posixpath
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Protocol
 
 from edge.device.device import Device
 from edge.device.garbage import collect
@@ -35,6 +37,14 @@ Found = dict[tuple[Tree, Verdict | None], tuple[Tree, Verdict | None]]  # by wha
 _SPARED = ContextVar("_SPARED", default=False)
 
 
+class Pulling(Protocol):
+    """Says what is wrong with a pull after a cut."""
+
+    def wrong_on(self, disk: dict) -> Iterator[str]: ...
+
+    def pulled_again(self, files: CutFiles) -> Iterator[str]: ...
+
+
 @dataclass(frozen=True)
 class Scenario:
     """What is interrupted: `action` on a disk that holds `start`.
@@ -44,6 +54,7 @@ class Scenario:
     `marked` is the release that failed: a device that has left it for another one remembers that.
     `killed`: what went before on the same running machine, and was killed at each of its steps in turn.
     `retold`: the names of files that nothing reads but people; states that differ in these alone are judged once.
+    `pulls`: by whom the release came, if it was no push.
     """
 
     name: str
@@ -58,6 +69,7 @@ class Scenario:
     marked: Release | None = None
     killed: Callable[[Device, Report], None] | None = None
     retold: tuple[str, ...] = ()
+    pulls: Pulling | None = None
 
 
 class Killed(BaseException):
@@ -160,7 +172,15 @@ class Judge:
         self._converges = converges
         self._second = second
         self._memory: dict[object, Outcome] = {} if memory is None else memory
-        self._kind = (scenario.known, scenario.kept, scenario.proven, scenario.is_sound, converges, second)
+        self._kind = (
+            scenario.known,
+            scenario.kept,
+            scenario.proven,
+            scenario.is_sound,
+            converges,
+            second,
+            scenario.pulls,
+        )
         begun = dict(scenario.start)
         self._had_none = current_of(begun) is None
         self._leaves = scenario.marked if scenario.marked and scenario.marked.name == current_of(begun) else None
@@ -191,6 +211,7 @@ class Judge:
                 trees.update(dict.fromkeys(files.trees_after_cut()))
                 files.on_step = None
             if self._converges and not found:
+                found += self._pulled_again(files.tree())
                 found += self._pushed_again(files, boot)
             self._memory[key] = Outcome(found, trees)
         return self._memory[key]
@@ -212,6 +233,8 @@ class Judge:
         sequence = {release.name: release.counted for release in self.scenario.known}.get(current or "", 0)
         if counted(disk) < sequence:
             yield f"I4: {current} is current, counted is {counted(disk)}"
+        if self.scenario.pulls is not None:
+            yield from self.scenario.pulls.wrong_on(disk)
         if self.scenario.is_sound and not self._has_record(disk, current):
             yield f"I6: {current} is current without being proven or on trial"
 
@@ -249,6 +272,10 @@ class Judge:
         if state.get("phase") not in (None, "idle", "trial") or (state.get("phase") == "trial") != found.is_on_trial:
             yield f"I1: recovery ended in {state.get('phase')}"
 
+    def _pulled_again(self, recovered: Tree) -> Iterator[str]:
+        if self.scenario.pulls is not None:
+            yield from self.scenario.pulls.pulled_again(CutFiles(recovered))
+
     def _pushed_again(self, files: CutFiles, boot: str) -> Iterator[str]:
         release = self.scenario.pushed_again
         device = device_over(files)
@@ -263,12 +290,17 @@ class Judge:
             yield f"I2: after the repeated push {current_of(disk)} is current"
         if sealed(disk, "state.json").get("phase") != "idle" or counted(disk) < release.sequence:
             yield "I2: after the repeated push the state is not idle, or the sequence is not counted"
-        rest = [path for path in disk if path.endswith((".tmp", ".part", ".damaged")) or "/incoming/" in path]
+        rest = [path for path in disk if path.startswith(VAR) and is_temporary(path)]
         if rest:
             yield f"I2: garbage collection left {rest}"
 
     def _is_whole(self, disk: dict, name: str | None) -> bool:
         return any(release.name == name and is_whole(disk, release) for release in self.scenario.known)
+
+
+def is_temporary(path: str) -> bool:
+    """Return whether nothing of that name may be left behind."""
+    return path.endswith((".tmp", ".part", ".damaged")) or "/incoming/" in path
 
 
 def current_of(disk: dict) -> str | None:

@@ -16,11 +16,12 @@ from edge.delivery.options import DeliveryOptions
 from edge.delivery.outcome import DONE, INTERRUPTED, Outcome
 from edge.delivery.result import result_of
 from edge.delivery.verdict import COMMITTED, ROLLED_BACK, leaving_of
+from edge.device.bad import Verdict
 from edge.errors import DeployError
 from edge.registry.client import RegistryClient
 from edge.registry.problems import BUSY
-from edge.runtime.pull.record import ON_TRIAL, PullRecord
-from edge.runtime.pull.release import fetch_release
+from edge.runtime.pull.record import ON_TRIAL, PullRecord, Settled, settled_by
+from edge.runtime.pull.release import RegistryRelease, fetch_release
 from edge.transport.channel import Channel
 from edge.wire.ending import Nothing
 from edge.wire.status import StatusAnswer
@@ -57,7 +58,8 @@ def pull(
     returns once that is on the disk, and raises nothing. How it ended is in what is returned.
 
     What had its verdict here is not asked for again, so that a person who went back is not overruled: until the tag
-    names something else, or nothing serves. A registry that wants to be left alone is left alone, unless `is_forced`.
+    names something else, or nothing serves; then a release in whose trial power was lost is tried again, too. A
+    registry that wants to be left alone is left alone, unless `is_forced`.
     """
     reference = str(client.reference)
     left_s = 0.0 if last is None or is_forced else last.not_before_s - time.time()
@@ -86,12 +88,12 @@ class _Pull:
         stop: threading.Event,
         remember: Callable[[PullRecord], None],
     ) -> None:
-        self._client, self._connect, self._last = client, connect, last
+        self._client, self._connect, self.last = client, connect, last
         self._options, self._on_event, self._stop, self._remember = options, on_event, stop, remember
         self._reference = str(client.reference)
         self.digest: str | None = None
         self.release: str | None = None
-        self.judged: PullRecord | None = None
+        self.judged: Settled | None = None
 
     @property
     def is_basic(self) -> bool:
@@ -110,11 +112,19 @@ class _Pull:
         self.release = found.manifest.release
         if self._has_verdict(release=self.release):
             return _nothing(self.release, self._reference)
+        outcome = self._delivered(found, self._options)
+        is_suspect = outcome.code == "preflight.bad" and outcome.evidence.get("verdict") == Verdict.SUSPECT.value
+        if is_suspect and self._status().current is None:
+            # Power was lost twice in its trial. Nothing serves that it could harm, and nobody may come by for months.
+            outcome = self._delivered(found, replace(self._options, retry_bad=True))
+        return outcome
+
+    def _delivered(self, release: RegistryRelease, options: DeliveryOptions) -> Outcome:
         return deliver(
-            found,
+            release,
             self._connect,
             target=self._reference,
-            options=self._options,
+            options=options,
             on_event=self._heard,
             stop=self._stop,
         )
@@ -122,27 +132,28 @@ class _Pull:
     def _heard(self, event: Event) -> None:
         # From here on the device goes on alone, and what it comes to may be undone by a person before the next look.
         if (event.phase, event.event) == (SWITCH.name, BEGIN):
-            self._remember(_record(self, ON_TRIAL, self._reference))
+            self.last = _record(self, ON_TRIAL, self._reference)
+            self._remember(self.last)
         self._on_event(event)
 
     def _has_verdict(self, *, digest: str | None = None, release: str | None = None) -> bool:
         """Return whether what the tag names had its verdict here, and something serves."""
-        last = self._last
+        last = self.last
         if last is None or self._options.retry_bad:
             return False
         if last.is_judged(self._reference, digest=digest, release=release):
             if self._status().current is None:
                 return False
-            self.judged = last
+            self.judged = last.settled
         elif release is not None and last.is_on_trial(self._reference, release=release):
             left = leaving_of(self._status(), release)
             if left is None:
                 return False
             result = ROLLED_BACK if left.result == ROLLED_BACK else COMMITTED
-            self.judged = replace(last, result=result, problem=left.reason)
+            self.judged = Settled(digest=self.digest, release=release, result=result, problem=left.reason)
         else:
             return False
-        self.release = last.release
+        self.release = None if self.judged is None else self.judged.release
         return True
 
     def _status(self) -> StatusAnswer:
@@ -155,9 +166,7 @@ class _Pull:
 
 def _record(work: _Pull, result: str, reference: str, **more: Any) -> PullRecord:
     at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    if work.judged is not None:
-        return replace(work.judged, digest=work.digest, at=at, is_basic=work.is_basic)
-    return PullRecord(
+    record = PullRecord(
         reference=reference,
         digest=work.digest,
         release=work.release,
@@ -166,6 +175,10 @@ def _record(work: _Pull, result: str, reference: str, **more: Any) -> PullRecord
         is_basic=work.is_basic,
         **more,
     )
+    if work.judged is not None:
+        told = replace(work.judged, digest=work.digest)
+        return replace(record, result=told.result, code=told.code, problem=told.problem, settled=told)
+    return replace(record, settled=settled_by(record, before=work.last))
 
 
 def _ended(work: _Pull, outcome: Outcome, reference: str) -> PullRecord:

@@ -9,6 +9,7 @@ import pytest
 
 from edge.delivery.options import DeliveryOptions
 from edge.deploy.push.rollback import roll_back
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -19,6 +20,11 @@ def gone_back(led, odd, root):
     for sequence, name in enumerate(("first", "second"), 1):
         odd.take(root.bundle(name, sequence=sequence))
         assert led.pull().outcome.result == "committed"
+    go_back(root)
+    return led
+
+
+def go_back(root) -> None:
     went = roll_back(
         root.connect,
         target="gate-01",
@@ -28,7 +34,6 @@ def gone_back(led, odd, root):
         stop=threading.Event(),
     )
     assert went.exit_code == 0, went
-    return led
 
 
 def without_digest(request) -> bool:
@@ -56,6 +61,44 @@ def test_who_went_back_is_not_overruled_by_what_a_registry_says_of_its_digest(go
     assert (pulled.outcome.result, pulled.record.result) == ("unchanged", "committed")
     assert gone_back.current == before == root.bundle("first").manifest.release
     assert gone_back.pull().outcome.result == "unchanged"
+
+
+def unavailable(request) -> bool:
+    """Answer everything by 500."""
+    request.say(500)
+    return True
+
+
+def test_who_went_back_is_not_overruled_after_a_time_in_which_the_registry_was_away(gone_back, odd, root):
+    before, odd.meddle = gone_back.current, unavailable
+    for _ in range(2):
+        away = gone_back.pull()
+        assert (away.outcome.result, away.outcome.code) == ("failed", away.record.code), away
+    odd.meddle = None
+
+    pulled = gone_back.pull()
+
+    assert gone_back.current == before == root.bundle("first").manifest.release
+    assert (pulled.outcome.result, pulled.record.result, pulled.record.code) == ("unchanged", "committed", None)
+
+
+def test_who_goes_back_from_a_release_whose_pull_did_not_see_its_end_is_not_overruled(led, odd, root):
+    odd.take(root.bundle("first"))
+    led.pull()
+    new = root.bundle("second", sequence=2).manifest.release
+    odd.take(root.bundle("second", sequence=2))
+    root.script(trial_s=8.0)
+
+    blind = led.pull(deadline_s=3.0)
+
+    assert blind.outcome.result not in ("committed", "rolled-back"), blind
+    assert led.pull().outcome.code == "lock.trial"
+    wait_until(lambda: root.device.state().phase.value == "idle", what="the trial has ended")
+    assert led.current == new
+    root.script()
+    go_back(root)
+    assert led.pull().outcome.result == "unchanged"
+    assert led.current == root.bundle("first").manifest.release
 
 
 def test_the_same_release_in_another_wrapping_is_the_same_release(gone_back, odd):

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.agent_scenarios import AGENT_SCENARIOS, agent_scenarios
+from tests.support.agent_scenarios import AGENT_SCENARIOS, PULL_SCENARIOS, agent_scenarios, pull_scenarios
 from tests.support.crash import Judge, distinct_states, enumerate_cuts, is_caught, uncaught_mutants
 from tests.support.cut_files import CutFiles
 from tests.support.pushes import device_over
 from tests.support.scenarios import NEW, scenarios
 
 SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
-EVERY = [*SCENARIOS, *AGENT_SCENARIOS]
+EVERY = [*SCENARIOS, *AGENT_SCENARIOS, *PULL_SCENARIOS]
 HAS_TIME = bool(os.environ.get("EDGE_LONG_TESTS"))
-# The real agent killed at each of its steps takes two minutes; the same steps without it are among the others.
-IN_TIME = [name for name in EVERY if HAS_TIME or name != AGENT_SCENARIOS[-1]]
+# Minutes: the real agent or the real pull killed at each step, whose steps alone are among the others; a first pull.
+SLOW = {AGENT_SCENARIOS[-1], *PULL_SCENARIOS[2:]}
+IN_TIME = [name for name in EVERY if HAS_TIME or name not in SLOW]
 PAGE = Path(__file__).parents[3] / "docs/reliability.md"
 MEMORY: dict = {}
 MUTANT_MEMORY: dict = {}
@@ -25,7 +26,8 @@ MUTANT_MEMORY: dict = {}
 # Minutes long, and nothing that the others do not have; `python -m tests.reliability` runs them all.
 LONG = {"push, unhealthy", "first push, healthy", "first push, unhealthy", *AGENT_SCENARIOS[:3], AGENT_SCENARIOS[4]}
 # Where something was killed before, the syncs of what is repeated are those of a scenario of its own.
-ALONE = [name for name in EVERY if "killed at each step" not in name]
+# A pull makes those of a push. Its record may be lost by a cut, not torn: the next pull then finds what serves.
+ALONE = [name for name in EVERY if "killed at each step" not in name and name not in PULL_SCENARIOS]
 QUICK_MUTANTS = [name for name in ALONE if name not in LONG or HAS_TIME]
 
 # A sync of a folder that may be left out, because the next sync of the same folder comes before anything relies on it.
@@ -50,6 +52,7 @@ LOSABLE = ("audit.jsonl", "audit-requests.jsonl", "build-request.json", "build-r
 @pytest.fixture(scope="module")
 def scenario_of(tmp_path_factory):
     of_the_agent = agent_scenarios(tmp_path_factory.mktemp("agent"))
+    of_the_agent += pull_scenarios(tmp_path_factory.mktemp("pull"))
     return {**SCENARIOS, **{scenario.name: scenario for scenario in of_the_agent}}
 
 

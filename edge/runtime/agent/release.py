@@ -19,6 +19,7 @@ from edge.runtime.agent.session import Offer, Session
 from edge.runtime.build.handover import Taken, answered, take_over
 from edge.runtime.build.progress import read_progress
 from edge.runtime.build.request import ask
+from edge.runtime.software.binding import bind
 from edge.runtime.trial.soundness import why_better
 from edge.wire.release import BuildAnswer, BuildRequest, ReleaseAnswer, StageRequest, SwitchAnswer, SwitchRequest
 from edge.wire.verbs import BUILD, STAGE, SWITCH
@@ -46,6 +47,7 @@ def stage(session: Session, request: StageRequest) -> ReleaseAnswer:
     manifest = offer.manifest
     files = {one.path: one.sha256 for one in manifest.files}
     device.releases.stage(manifest.release, manifest=offer.content, signature=offer.signature, files=files)
+    bind(device, manifest)
     with device.locked():
         raise_counters(device.layout, device.durable, counters_of(manifest))
         if request.retry_bad:

@@ -11,7 +11,7 @@ from edge.config.schema import StreamConfig
 from edge.deploy.new.side_by_side import Attempt, side_by_side
 from edge.errors import ConfigError, EdgeError
 from edge.media.address import parse_address
-from edge.media.first_look import Look, look_at
+from edge.media.first_look import FirstLook, look_at
 
 __all__ = ["cameras_of"]
 
@@ -43,8 +43,8 @@ def cameras_of(
     return tuple(_camera(stream, stated.get(name), seen.get(name), assumed) for name, stream in streams.items())
 
 
-def _attempt(pipeline: Pipeline, stream: StreamConfig, within_s: float) -> Attempt[Look]:
-    def attempt(is_stopped: Callable[[], bool]) -> Look:
+def _attempt(pipeline: Pipeline, stream: StreamConfig, within_s: float) -> Attempt[FirstLook]:
+    def attempt(is_stopped: Callable[[], bool]) -> FirstLook:
         login = None if stream.credential is None else read_credential(stream.credential)
         pair = None if login is None else (login.user, login.password)
         address = parse_address(stream.uri, base_dir=pipeline.path.parent, credential=pair)
@@ -53,10 +53,10 @@ def _attempt(pipeline: Pipeline, stream: StreamConfig, within_s: float) -> Attem
     return attempt
 
 
-def _camera(stream: StreamConfig, stated: Video | None, seen: Look | EdgeError | None, assumed: Video) -> Camera:
+def _camera(stream: StreamConfig, stated: Video | None, seen: FirstLook | EdgeError | None, assumed: Video) -> Camera:
     if stated is not None:
         return _of(stream, stated, Origin.STATED)
-    if isinstance(seen, Look):
+    if isinstance(seen, FirstLook):
         video = video_of(seen.size, seen.fps or assumed.fps, seen.codec)
         why = None if seen.fps is not None else f"it was seen, its rate was not: {assumed.fps:g} fps assumed"
         return _of(stream, video, Origin.SEEN, why)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from edge.capacity.demand import Camera, Origin, Video, video_of
+from edge.capacity.demand import Origin, StreamDemand, Video, video_of
 from edge.config.credentials import read_credential
 from edge.config.pipeline import Pipeline
 from edge.config.schema import StreamConfig
@@ -21,7 +21,7 @@ _NOT_ASKED = "not looked at"
 
 def cameras_of(
     pipeline: Pipeline, *, stated: Mapping[str, Video], assumed: Video, within_s: float | None
-) -> tuple[Camera, ...]:
+) -> tuple[StreamDemand, ...]:
     """Return the cameras of a pipeline in its order.
 
     Args:
@@ -53,7 +53,9 @@ def _attempt(pipeline: Pipeline, stream: StreamConfig, within_s: float) -> Attem
     return attempt
 
 
-def _camera(stream: StreamConfig, stated: Video | None, seen: FirstLook | EdgeError | None, assumed: Video) -> Camera:
+def _camera(
+    stream: StreamConfig, stated: Video | None, seen: FirstLook | EdgeError | None, assumed: Video
+) -> StreamDemand:
     if stated is not None:
         return _of(stream, stated, Origin.STATED)
     if isinstance(seen, FirstLook):
@@ -63,6 +65,6 @@ def _camera(stream: StreamConfig, stated: Video | None, seen: FirstLook | EdgeEr
     return _of(stream, assumed, Origin.ASSUMED, _NOT_ASKED if seen is None else str(seen))
 
 
-def _of(stream: StreamConfig, video: Video, origin: Origin, why: str | None = None) -> Camera:
+def _of(stream: StreamConfig, video: Video, origin: Origin, why: str | None = None) -> StreamDemand:
     wanted_fps = video.fps if stream.max_fps is None else min(stream.max_fps, video.fps)
-    return Camera(id=stream.id, video=video, wanted_fps=wanted_fps, origin=origin, why=why)
+    return StreamDemand(id=stream.id, video=video, wanted_fps=wanted_fps, origin=origin, why=why)

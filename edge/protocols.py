@@ -15,10 +15,10 @@ __all__ = [
     "AveragingEngine",
     "Engine",
     "FrameSource",
-    "Message",
     "ObservingEngine",
     "Publisher",
     "Runner",
+    "TopicMessage",
     "Tracker",
 ]
 
@@ -179,7 +179,7 @@ class Tracker(Protocol):
 
 
 @runtime_checkable
-class Message(Protocol):
+class TopicMessage(Protocol):
     """A wire message that knows where it belongs."""
 
     @property
@@ -215,7 +215,7 @@ class Publisher(Protocol):
         """What is wrong beyond the way out itself, for the state of the device; None: nothing is."""
         ...
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: TopicMessage) -> None:
         """Accept a message, or let an older one go and count it."""
         ...
 

@@ -16,7 +16,7 @@ from edge.calibrate.files import read_text
 from edge.document import Document, Location, spell
 from edge.errors import CalibrationError
 
-__all__ = ["convert", "digest", "mapping", "not_finite", "read_json"]
+__all__ = ["convert_value", "digest", "mapping", "not_finite", "read_json_document"]
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ _MAX_DIGITS = 20  # 64 bits have no more
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
-def read_json(path: Path, *, expected: str) -> Document[CalibrationError]:
+def read_json_document(path: Path, *, expected: str) -> Document[CalibrationError]:
     """Return the JSON in `path`; `expected` says in errors what it should have been.
 
     Raises:
@@ -68,7 +68,7 @@ def mapping(document: Document[CalibrationError], location: Location) -> dict[st
     return value
 
 
-def convert(document: Document[CalibrationError], value: object, kind: type[T], location: Location) -> T:
+def convert_value(document: Document[CalibrationError], value: object, kind: type[T], location: Location) -> T:
     """Return `value`, which stands at `location`, as a `kind`.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from edge.calibrate.files import write_whole
-from edge.calibrate.json_file import convert, digest, mapping, not_finite, read_json
+from edge.calibrate.json_file import convert_value, digest, mapping, not_finite, read_json_document
 from edge.calibrate.layout import block, one_line
 from edge.calibrate.scale import Scale
 from edge.calibrate.table import CalibrationTable, TensorRange
@@ -30,7 +30,7 @@ def read_table(path: Path) -> CalibrationTable:
     Raises:
         CalibrationError: naming file, line and key, if it is unreadable, no JSON, or has another content than a table.
     """
-    document = read_json(path, expected=f"a calibration table ({FORMAT})")
+    document = read_json_document(path, expected=f"a calibration table ({FORMAT})")
     content = dict(mapping(document, ()))
     found = content.pop("format", None)
     if found != FORMAT:
@@ -43,7 +43,7 @@ def read_table(path: Path) -> CalibrationTable:
         raise document.error((), "'tensors' is missing; it has no default")
     ranges = {name: _range(document, name) for name in mapping(document, ("tensors",))}
     content["tensors"] = {}
-    table = convert(document, content, CalibrationTable, ())
+    table = convert_value(document, content, CalibrationTable, ())
     _check_digest(table, document)
     return msgspec.structs.replace(table, tensors=ranges)
 
@@ -95,7 +95,7 @@ def _range(document: Document[CalibrationError], name: str) -> TensorRange:
     row = dict(mapping(document, location))
     if row.get("amax") in _NOT_NUMBERS:  # JSON has no word for them; lint is to see them
         row["amax"] = _NOT_NUMBERS[row["amax"]]
-    tensor = convert(document, row, TensorRange, location)
+    tensor = convert_value(document, row, TensorRange, location)
     if tensor.scale_hex is not None and not Scale.is_hex(tensor.scale_hex):
         raise document.error((*location, "scale_hex"), f"got {tensor.scale_hex!r}, expected 8 hexadecimal digits")
     return tensor

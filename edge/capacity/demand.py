@@ -10,7 +10,7 @@ from typing import Any
 from edge.errors import ConfigError
 from edge.types import ImageSize
 
-__all__ = ["ASSUMED", "Camera", "Origin", "Video", "video_from_text", "video_of"]
+__all__ = ["ASSUMED", "Origin", "StreamDemand", "Video", "video_from_text", "video_of"]
 
 _TEXT = re.compile(r"(\d{2,5})x(\d{2,5})(?:@(\d+(?:\.\d+)?))?(?:/([A-Za-z0-9.]+))?")
 _MOST_PX, _MOST_FPS = 16_384, 1000.0
@@ -57,7 +57,7 @@ ASSUMED = Video(size=ImageSize(width=1920, height=1080), fps=30.0, codec="h264")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Camera:
+class StreamDemand:
     """A stream of the pipeline.
 
     Attributes:

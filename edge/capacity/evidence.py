@@ -16,7 +16,16 @@ from edge.config.yaml_file import read_yaml
 from edge.errors import ConfigError
 from edge.types import Precision
 
-__all__ = ["Evidence", "Factors", "HostCosts", "Measured", "evidence", "factors_of", "left_one_out", "read_evidence"]
+__all__ = [
+    "CapacityEvidence",
+    "Factors",
+    "HostCosts",
+    "MeasuredEngine",
+    "evidence",
+    "factors_of",
+    "left_one_out",
+    "read_evidence",
+]
 
 FORMAT = "edge.evidence/1"
 _SEE = "edge/capacity/evidence.yaml"
@@ -29,7 +38,7 @@ class _Facts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A part of the file: unknown keys are refused."""
 
 
-class Measured(_Facts, frozen=True, kw_only=True):
+class MeasuredEngine(_Facts, frozen=True, kw_only=True):
     """An engine on a board: what it took for a batch, and our account of the same model there."""
 
     model: str
@@ -101,12 +110,12 @@ class HostCosts(_Facts, frozen=True, kw_only=True):
     message_bytes: MessageSize
 
 
-class Evidence(_Facts, frozen=True, kw_only=True):
+class CapacityEvidence(_Facts, frozen=True, kw_only=True):
     """The whole file."""
 
     format: str
     sources: dict[str, str]
-    engine: Annotated[list[Measured], msgspec.Meta(min_length=2)]
+    engine: Annotated[list[MeasuredEngine], msgspec.Meta(min_length=2)]
     left_out: list[LeftOut]
     host: HostCosts
 
@@ -123,7 +132,7 @@ class Factors:
         return self.of_least * least_s + self.layer_s * layers
 
 
-def factors_of(rows: Sequence[Measured]) -> Factors:
+def factors_of(rows: Sequence[MeasuredEngine]) -> Factors:
     """Return the factors whose relative errors over `rows` have the least sum of squares."""
     xs = [(row.least_ms / row.batch_ms, row.layers / row.batch_ms) for row in rows]
     aa, ab, bb = (sum(x[i] * x[j] for x in xs) for i, j in ((0, 0), (0, 1), (1, 1)))
@@ -132,7 +141,7 @@ def factors_of(rows: Sequence[Measured]) -> Factors:
     return Factors(of_least=(a * bb - b * ab) / scale, layer_s=(b * aa - a * ab) / scale / 1e3)
 
 
-def left_one_out(rows: Sequence[Measured], *, is_whole_model: bool = False) -> list[float]:
+def left_one_out(rows: Sequence[MeasuredEngine], *, is_whole_model: bool = False) -> list[float]:
     """Return of each row how far the others are off: predicted / measured - 1.
 
     Args:
@@ -147,14 +156,14 @@ def left_one_out(rows: Sequence[Measured], *, is_whole_model: bool = False) -> l
     return errors
 
 
-def read_evidence(path: Path) -> Evidence:
+def read_evidence(path: Path) -> CapacityEvidence:
     """Return the evidence at `path`.
 
     Raises:
         ConfigError: if it is none, or names a source that it does not explain.
     """
     document = read_yaml(path)
-    found = convert(document, Evidence, see=_SEE)
+    found = convert(document, CapacityEvidence, see=_SEE)
     if found.format != FORMAT:
         raise document.error(("format",), f"expected {FORMAT}, got {found.format!r}")
     host = found.host
@@ -166,7 +175,7 @@ def read_evidence(path: Path) -> Evidence:
 
 
 @functools.cache
-def evidence() -> Evidence:
+def evidence() -> CapacityEvidence:
     """Return the evidence that comes with the package."""
     with resources.as_file(resources.files("edge.capacity") / "evidence.yaml") as path:
         return read_evidence(path)

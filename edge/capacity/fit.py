@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edge.capacity.demand import Camera
+from edge.capacity.demand import StreamDemand
 from edge.capacity.loads import Loads, loads_of
 from edge.capacity.platform import Platform
 from edge.capacity.work import Work
@@ -163,7 +163,7 @@ def _of(work: Work, count: int) -> Work:
     return work.with_cameras(_in_turn(work.cameras, count))
 
 
-def _in_turn(cameras: Sequence[Camera], count: int) -> list[Camera]:
+def _in_turn(cameras: Sequence[StreamDemand], count: int) -> list[StreamDemand]:
     return [cameras[number % len(cameras)] for number in range(count)]
 
 

@@ -12,7 +12,7 @@ from edge.capacity.work import Work
 from edge.roofline.bound import ModelBound, bound_of_model
 from edge.types import Precision
 
-__all__ = ["Interval", "Load", "Loads", "loads_of"]
+__all__ = ["Interval", "Loads", "ResourceLoad", "loads_of"]
 
 _YUV_BYTES = 1.5  # of a pixel, as decoders give it
 _PASSES = 2  # written by the decoder, read by what scales
@@ -51,7 +51,7 @@ _UNKNOWN = Interval(least=None, typical=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class ResourceLoad:
     """One resource.
 
     Attributes:
@@ -94,7 +94,7 @@ class Loads:
     batch_s: Interval
     latency_s: Interval
     is_decoder_known: bool
-    each: tuple[Load, ...]
+    each: tuple[ResourceLoad, ...]
 
     @property
     def least_share(self) -> float:
@@ -114,12 +114,12 @@ class Loads:
         return max(load.share.typical or 0.0 for load in self.each)
 
     @property
-    def first_by_bound(self) -> Load:
+    def first_by_bound(self) -> ResourceLoad:
         """What runs out first, whatever engine runs."""
         return max(self.each, key=lambda load: load.share.least or 0.0)
 
     @property
-    def first(self) -> Load:
+    def first(self) -> ResourceLoad:
         """What runs out first: typically, or by the bounds where that is all that is known."""
         if self.batch_s.typical is None:
             return self.first_by_bound
@@ -236,13 +236,13 @@ class _Maker:
     mean: _Batch
     host: HostCosts
 
-    def of_a_gpu(self) -> tuple[Load, ...]:
+    def of_a_gpu(self) -> tuple[ResourceLoad, ...]:
         return self.engine(), self.bandwidth(), self.memory(), self.decoder(), self.processor(), self.network()
 
-    def of_a_processor(self) -> tuple[Load, ...]:
+    def of_a_processor(self) -> tuple[ResourceLoad, ...]:
         return self.all_of_a_processor(), self.memory(), self.network()
 
-    def all_of_a_processor(self) -> Load:
+    def all_of_a_processor(self) -> ResourceLoad:
         cores = self.platform.cores or 1
         least = self.work.batches_per_s * self.mean.least_s
         engine = max(self.work.wanted_fps * self.platform.core_s / cores, least)
@@ -250,7 +250,7 @@ class _Maker:
         note = f"the engine as measured here; decoding, reading, NMS and messages as on an {self.host.cpu}"
         if self.platform.doubt is not None:
             note = f"{note}. Careful: {self.platform.doubt}"
-        return Load(name="processor", unit="cores", used=share.times(cores), share=share, note=note)
+        return ResourceLoad(name="processor", unit="cores", used=share.times(cores), share=share, note=note)
 
     @property
     def _handled_cores(self) -> float:
@@ -260,10 +260,10 @@ class _Maker:
     def _decoded_cores(self) -> float:
         return sum(self._decoded_s(camera.video) for camera in self.work.cameras)
 
-    def engine(self) -> Load:
+    def engine(self) -> ResourceLoad:
         batch_s = Interval(least=self.mean.least_s, typical=self.mean.typical_s)
         share = batch_s.times(self.work.batches_per_s)
-        return Load(name="GPU", unit="s/s", used=share, share=share, note=self._note_on_engine())
+        return ResourceLoad(name="GPU", unit="s/s", used=share, share=share, note=self._note_on_engine())
 
     def _note_on_engine(self) -> str | None:
         if self.platform.factors is None:
@@ -272,13 +272,13 @@ class _Maker:
             return "published figures in FP32 are of TF32, which ours do not use: typical is by FP16 and INT8"
         return None
 
-    def bandwidth(self) -> Load:
+    def bandwidth(self) -> ResourceLoad:
         video = sum(camera.video.pixels_per_s for camera in self.work.cameras) * _YUV_BYTES * _PASSES
         layers = Interval(least=self.mean.reread_bytes, typical=self.mean.moved_bytes).times(self.work.batches_per_s)
         used = Interval(least=layers.least, typical=(layers.typical or 0.0) + video)
         return self._load("memory bandwidth", "B/s", used, self.platform.machine.bytes_per_s)
 
-    def memory(self) -> Load:
+    def memory(self) -> ResourceLoad:
         size = self.work.model.spec.preprocess.size
         pixels = self.work.most_frames * size.width * size.height
         least = self.full.weight_bytes + _CANVASES * pixels * _RGB_BYTES
@@ -297,17 +297,17 @@ class _Maker:
         streams = sum(camera.video.pixels for camera in self.work.cameras)
         return (cost.base + cost.for_1080p * streams / _PIXELS_1080P) * _MIB
 
-    def decoder(self) -> Load:
+    def decoder(self) -> ResourceLoad:
         if not self.platform.is_jetson:
-            return Load(name="decoder", unit="s/s", used=_UNKNOWN, share=_UNKNOWN, note="the processor decodes")
+            return ResourceLoad(name="decoder", unit="s/s", used=_UNKNOWN, share=_UNKNOWN, note="the processor decodes")
         loads = [self.platform.decoder_load(camera.video) for camera in self.work.cameras]
         known = [load for load in loads if load is not None]
         share = Interval(least=sum(one.least for one in known), typical=sum(one.typical for one in known))
         if not self.unknown_codecs:
-            return Load(name="decoder", unit="s/s", used=share, share=share)
+            return ResourceLoad(name="decoder", unit="s/s", used=share, share=share)
         note = f"how much {' and '.join(self.unknown_codecs)} this decoder does is not published: not counted"
         share = share if known else _UNKNOWN
-        return Load(name="decoder", unit="s/s", used=share, share=share, note=note)
+        return ResourceLoad(name="decoder", unit="s/s", used=share, share=share, note=note)
 
     @property
     def unknown_codecs(self) -> list[str]:
@@ -315,14 +315,14 @@ class _Maker:
         videos = [camera.video for camera in self.work.cameras if self.platform.is_jetson]
         return sorted({one.codec for one in videos if one.codec and self.platform.decoder_load(one) is None})
 
-    def processor(self) -> Load:
+    def processor(self) -> ResourceLoad:
         typical, what = self._handled_cores, "reading, NMS and messages"
         if not self.platform.is_jetson:
             typical += self._decoded_cores
             what = f"decoding, scaling, {what}"
         note = f"{what}, in cores of an {self.host.cpu}: one of this machine was not measured"
         used = Interval(least=None, typical=typical)
-        return Load(name="processor", unit="cores", used=used, share=_UNKNOWN, note=note)
+        return ResourceLoad(name="processor", unit="cores", used=used, share=_UNKNOWN, note=note)
 
     def _decoded_s(self, video: Video) -> float:
         """Return core seconds per second; a codec that was not measured counts as the dearest that was."""
@@ -332,10 +332,12 @@ class _Maker:
         pixels_ms = cost.for_1080p.get(video.codec, max(cost.for_1080p.values())) * video.pixels / _PIXELS_1080P
         return video.fps * (cost.frame + pixels_ms) / 1e3
 
-    def network(self) -> Load:
+    def network(self) -> ResourceLoad:
         messages, size = self.work.messages, self.host.message_bytes
         if not messages.goes_to_broker:
-            return Load(name="broker", unit="bit/s", used=_UNKNOWN, share=_UNKNOWN, note="the pipeline has none")
+            return ResourceLoad(
+                name="broker", unit="bit/s", used=_UNKNOWN, share=_UNKNOWN, note="the pipeline has none"
+            )
         beats = len(self.work.cameras) / messages.heartbeat_s
         least_per_s = {"all": self.work.wanted_fps, "change": min(beats, self.work.wanted_fps), "nonempty": 0.0}
         full = size.empty + size.objects * size.for_object
@@ -343,10 +345,10 @@ class _Maker:
             least=_BITS * least_per_s[messages.mode] * size.empty, typical=_BITS * self.work.wanted_fps * full
         )
         note = f"of JSON: from what has to be sent to {size.objects} objects in every frame"
-        return Load(name="broker", unit="bit/s", used=used, share=_UNKNOWN, note=note)
+        return ResourceLoad(name="broker", unit="bit/s", used=used, share=_UNKNOWN, note=note)
 
     @staticmethod
-    def _load(name: str, unit: str, used: Interval, most: float | None, note: str | None = None) -> Load:
+    def _load(name: str, unit: str, used: Interval, most: float | None, note: str | None = None) -> ResourceLoad:
         if most is None:
-            return Load(name=name, unit=unit, used=used, share=_UNKNOWN, note=note)
-        return Load(name=name, unit=unit, used=used, share=used.times(1 / most), note=note)
+            return ResourceLoad(name=name, unit=unit, used=used, share=_UNKNOWN, note=note)
+        return ResourceLoad(name=name, unit=unit, used=used, share=used.times(1 / most), note=note)

@@ -10,7 +10,7 @@ from edge.capacity.demand import Video
 from edge.capacity.evidence import Factors, evidence, factors_of
 from edge.roofline.machines import Machine, all_machines
 from edge.roofline.measured import MeasuredMachine
-from edge.roofline.table import Decoder
+from edge.roofline.table import DecoderSpec
 from edge.types import Precision
 
 __all__ = ["DecoderLoad", "Platform", "jetson_modes", "jetson_modules", "platform_here", "platform_of"]
@@ -48,7 +48,7 @@ class Platform:
     watts: float | None
     memory_bytes: float | None
     cores: int | None
-    decoder: Decoder | None
+    decoder: DecoderSpec | None
     is_jetson: bool
     factors: Factors | None
     frame_s: float | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from edge.capacity.demand import Camera, Origin, Video
+from edge.capacity.demand import Origin, StreamDemand, Video
 from edge.capacity.fit import Answer, answer_of
 from edge.capacity.platform import Platform, jetson_modules, platform_of
 from edge.capacity.work import PipelineModel, Work, work_of
@@ -28,13 +28,13 @@ def stated_work(pipeline: Pipeline, model: PipelineModel) -> Work | None:
     return work_of(pipeline, model, cameras) if cameras else None
 
 
-def _cameras(pipeline: Pipeline, model: PipelineModel) -> Iterator[Camera]:
+def _cameras(pipeline: Pipeline, model: PipelineModel) -> Iterator[StreamDemand]:
     size, folder = model.spec.preprocess.size, pipeline.path.parent
     for stream in pipeline.config.streams:
         is_live = stream.realtime or local_path(stream.uri, folder) is None
         if is_live and stream.max_fps is not None:
             video = Video(size=size, fps=stream.max_fps, codec=None)
-            yield Camera(id=stream.id, video=video, wanted_fps=stream.max_fps, origin=Origin.STATED)
+            yield StreamDemand(id=stream.id, video=video, wanted_fps=stream.max_fps, origin=Origin.STATED)
 
 
 def machines_among(classes: Iterable[str]) -> list[Platform]:

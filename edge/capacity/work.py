@@ -7,7 +7,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edge.capacity.demand import Camera
+from edge.capacity.demand import StreamDemand
 from edge.config.pipeline import Pipeline
 from edge.engine.kind import QdqForm
 from edge.engine.pipeline_model import open_model
@@ -79,7 +79,7 @@ class Work:
         max_wait_s: of the first frame of a batch for others.
     """
 
-    cameras: tuple[Camera, ...]
+    cameras: tuple[StreamDemand, ...]
     model: PipelineModel
     max_frames: int
     max_wait_s: float
@@ -111,12 +111,12 @@ class Work:
         """Of a batch, on average."""
         return self.wanted_fps / self.batches_per_s
 
-    def with_cameras(self, cameras: Sequence[Camera]) -> Work:
+    def with_cameras(self, cameras: Sequence[StreamDemand]) -> Work:
         """Return the same for other cameras."""
         return dataclasses.replace(self, cameras=tuple(cameras))
 
 
-def work_of(pipeline: Pipeline, model: PipelineModel, cameras: Sequence[Camera]) -> Work:
+def work_of(pipeline: Pipeline, model: PipelineModel, cameras: Sequence[StreamDemand]) -> Work:
     """Return what a pipeline has to do for these cameras.
 
     Raises:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from edge.capacity.fit import MOST_CAMERAS, Answer
-from edge.capacity.loads import Interval, Load
+from edge.capacity.loads import Interval, ResourceLoad
 from edge.capacity.work import Work
 from edge.cli.account_lines import amount, precision_word
 from edge.cli.columns import aligned, shown_width
@@ -52,7 +52,7 @@ def answer_lines(answer: Answer) -> Iterator[str]:
         yield _slower(answer)
 
 
-def _cells(load: Load) -> tuple[str, ...]:
+def _cells(load: ResourceLoad) -> tuple[str, ...]:
     is_its_own = load.unit == _SHARE or load.used == _NOTHING
     used = "" if is_its_own else f"{_amount(load.used.least)} to {_amount(load.used.typical)}{load.unit}"
     return _percent(load.share.least), _percent(load.share.typical), load.name, used

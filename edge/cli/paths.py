@@ -210,11 +210,11 @@ def _labels(path: Path) -> Iterable[Path]:
 
 def _model(path: Path) -> Iterator[Path]:
     from edge.model.external import external_locations
-    from edge.model.graph import parsed, read_bytes
+    from edge.model.graph import parsed, read_model_bytes
 
     yield path
     with contextlib.suppress(EdgeError):  # the command itself says what is wrong with it
-        yield from (path.parent / name for name in external_locations(parsed(read_bytes(path), str(path))))
+        yield from (path.parent / name for name in external_locations(parsed(read_model_bytes(path), str(path))))
 
 
 def _pipeline(path: Path) -> Iterator[Path]:

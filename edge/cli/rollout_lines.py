@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from edge.deploy.rollout.rollout import Look
-from edge.rollout.device import Standing
+from edge.rollout.device import DeviceStanding
 from edge.rollout.judge import RingTally
 from edge.rollout.state import RingState
 from edge.untrusted import cleaned
@@ -81,10 +81,10 @@ def _row(ring: RingState, tally: RingTally) -> tuple[str, ...]:
 def _counts(tally: RingTally) -> dict[str, int]:
     unknown = max(0, tally.known - len(tally.devices))
     return {
-        "committed": tally.count(Standing.COMMITTED),
+        "committed": tally.count(DeviceStanding.COMMITTED),
         "failed": tally.failed,
-        "waiting": tally.count(Standing.WAITING),
-        "silent": tally.count(Standing.SILENT) + unknown,
+        "waiting": tally.count(DeviceStanding.WAITING),
+        "silent": tally.count(DeviceStanding.SILENT) + unknown,
     }
 
 
@@ -96,7 +96,7 @@ def _failed(tally: RingTally) -> Iterator[str]:
 
 def _silent(tally: RingTally, look: Look) -> Iterator[str]:
     for name, (standing, _) in tally.devices.items():
-        if standing is Standing.SILENT:
+        if standing is DeviceStanding.SILENT:
             yield cleaned(f"{name} since {_time(look.state.silent.get(name))} or longer")
 
 

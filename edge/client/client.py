@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from edge.client.items import Ordered
-from edge.client.order import Order
+from edge.client.order import Resequencer
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.errors import ConfigError
@@ -97,7 +97,7 @@ class Client:
         config = _config(broker | {"tls": tls if isinstance(tls, bool) else {"ca": str(tls)}})
         credential = None if user is None else Credential(user=user, password=password)
         self._say = on_status
-        self._order = Order(wait_s=wait_s, most_held=most_held)
+        self._order = Resequencer(wait_s=wait_s, most_held=most_held)
         self._root = f"{prefix}/{site}"
         self._sessions: dict[str, int] = {}
         self._listened_s = 0.0

@@ -10,7 +10,7 @@ from edge.client.sequence import Sequence
 from edge.publish.ledger import AccountKey, NumberedMessage, account_key
 from edge.publish.messages import GapMessage, NumberedKind
 
-__all__ = ["Order"]
+__all__ = ["Resequencer"]
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class _Stream:
         yield from waiting
 
 
-class Order:
+class Resequencer:
     """Puts numbered messages and gap records of many devices in order; `wait_s` is how long a number is waited for.
 
     The wait begins anew whenever one of the account's missing numbers comes or is declared. `most_held` messages of an

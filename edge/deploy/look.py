@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from edge.capacity.demand import Camera, Origin, Video, video_of
+from edge.capacity.demand import Origin, StreamDemand, Video, video_of
 from edge.config.credentials import read_credential
 from edge.config.pipeline import Pipeline
 from edge.config.schema import StreamConfig
 from edge.deploy.new.side_by_side import Attempt, side_by_side
 from edge.errors import ConfigError, EdgeError
 from edge.media.address import parse_address
-from edge.media.first_look import Look, look_at
+from edge.media.first_look import FirstLook, look_at
 
 __all__ = ["cameras_of"]
 
@@ -21,7 +21,7 @@ _NOT_ASKED = "not looked at"
 
 def cameras_of(
     pipeline: Pipeline, *, stated: Mapping[str, Video], assumed: Video, within_s: float | None
-) -> tuple[Camera, ...]:
+) -> tuple[StreamDemand, ...]:
     """Return the cameras of a pipeline in its order.
 
     Args:
@@ -43,8 +43,8 @@ def cameras_of(
     return tuple(_camera(stream, stated.get(name), seen.get(name), assumed) for name, stream in streams.items())
 
 
-def _attempt(pipeline: Pipeline, stream: StreamConfig, within_s: float) -> Attempt[Look]:
-    def attempt(is_stopped: Callable[[], bool]) -> Look:
+def _attempt(pipeline: Pipeline, stream: StreamConfig, within_s: float) -> Attempt[FirstLook]:
+    def attempt(is_stopped: Callable[[], bool]) -> FirstLook:
         login = None if stream.credential is None else read_credential(stream.credential)
         pair = None if login is None else (login.user, login.password)
         address = parse_address(stream.uri, base_dir=pipeline.path.parent, credential=pair)
@@ -53,16 +53,18 @@ def _attempt(pipeline: Pipeline, stream: StreamConfig, within_s: float) -> Attem
     return attempt
 
 
-def _camera(stream: StreamConfig, stated: Video | None, seen: Look | EdgeError | None, assumed: Video) -> Camera:
+def _camera(
+    stream: StreamConfig, stated: Video | None, seen: FirstLook | EdgeError | None, assumed: Video
+) -> StreamDemand:
     if stated is not None:
         return _of(stream, stated, Origin.STATED)
-    if isinstance(seen, Look):
+    if isinstance(seen, FirstLook):
         video = video_of(seen.size, seen.fps or assumed.fps, seen.codec)
         why = None if seen.fps is not None else f"it was seen, its rate was not: {assumed.fps:g} fps assumed"
         return _of(stream, video, Origin.SEEN, why)
     return _of(stream, assumed, Origin.ASSUMED, _NOT_ASKED if seen is None else str(seen))
 
 
-def _of(stream: StreamConfig, video: Video, origin: Origin, why: str | None = None) -> Camera:
+def _of(stream: StreamConfig, video: Video, origin: Origin, why: str | None = None) -> StreamDemand:
     wanted_fps = video.fps if stream.max_fps is None else min(stream.max_fps, video.fps)
-    return Camera(id=stream.id, video=video, wanted_fps=wanted_fps, origin=origin, why=why)
+    return StreamDemand(id=stream.id, video=video, wanted_fps=wanted_fps, origin=origin, why=why)

@@ -13,8 +13,8 @@ from typing import Any
 
 from edge.delivery.link import Interrupted, Link, is_lost
 from edge.errors import DeployError
-from edge.http.exchange import Answer, Request, json_answer, text_answer
-from edge.http.page import page_answer, picture_answer, picture_of
+from edge.http.exchange import Request, Response, json_response, text_response
+from edge.http.page import page_response, picture_of, picture_response
 from edge.http.server import HttpServer, Listener
 from edge.http.sockets import LOOPBACK, bind_port
 from edge.transport.channel import Channel
@@ -74,31 +74,31 @@ class DevicePage:
         if self._link is not None:
             self._link.close()
 
-    def _respond(self, request: Request) -> Answer:
+    def _respond(self, request: Request) -> Response:
         root, slash, rest = request.path[1:].partition("/")
         if not secrets.compare_digest(f"/{root}", self._root):
-            return text_answer(404, "not here; the whole address was printed by edge-deploy open")
+            return text_response(404, "not here; the whole address was printed by edge-deploy open")
         if not slash:  # or what the page asks for would be looked for above it
-            return Answer(status=303, kind="text/plain", body=b"", headers={"Location": f"{self._root}/"})
+            return Response(status=303, kind="text/plain", body=b"", headers={"Location": f"{self._root}/"})
         try:
             return self._answer(f"/{rest}")
         except Interrupted:
-            return text_answer(503, "edge-deploy open has ended")
+            return text_response(503, "edge-deploy open has ended")
         except DeployError as error:
-            return text_answer(502, f"{error} ({error.code})")
+            return text_response(502, f"{error} ({error.code})")
 
-    def _answer(self, path: str) -> Answer:
+    def _answer(self, path: str) -> Response:
         if path == "/":
-            return page_answer()
+            return page_response()
         if path == "/status.json":
-            return json_answer(_plain(self._look("") or b""))
+            return json_response(_plain(self._look("") or b""))
         stream = picture_of(path)
         picture = None if stream is None else self._look(stream)
         if picture is None:
-            return text_answer(404, "not here, or no picture yet")
+            return text_response(404, "not here, or no picture yet")
         if not picture.startswith(_JPEG):
             raise DeployError("transfer.protocol", "the device sent a picture that is no JPEG")
-        return picture_answer(picture)
+        return picture_response(picture)
 
     def _look(self, stream: str) -> bytes | None:
         try:

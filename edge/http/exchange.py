@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Answer", "BadRequestError", "Request", "json_answer", "read_request", "text_answer", "wire_bytes"]
+__all__ = ["BadRequestError", "Request", "Response", "json_response", "read_request", "text_response", "wire_bytes"]
 
 _LINE = re.compile(r"([A-Z]{1,16}) (/[!-~]{0,1024}) HTTP/1\.[01]")
 _REASONS = {
@@ -56,7 +56,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Response:
     """What is sent; `headers` come over those that every answer has."""
 
     status: int
@@ -65,15 +65,15 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def text_answer(status: int, text: str) -> Answer:
+def text_response(status: int, text: str) -> Response:
     """Return a line of plain text."""
-    return Answer(status=status, kind="text/plain; charset=utf-8", body=f"{text}\n".encode())
+    return Response(status=status, kind="text/plain; charset=utf-8", body=f"{text}\n".encode())
 
 
-def json_answer(content: Any, *, status: int = 200) -> Answer:
+def json_response(content: Any, *, status: int = 200) -> Response:
     """Return plain values as JSON."""
     body = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
-    return Answer(status=status, kind="application/json", body=body)
+    return Response(status=status, kind="application/json", body=body)
 
 
 def read_request(head: bytes) -> Request:
@@ -98,7 +98,7 @@ def read_request(head: bytes) -> Request:
     return Request(method=match[1], path=match[2].partition("?")[0], headers=headers)
 
 
-def wire_bytes(answer: Answer, *, has_body: bool = True) -> bytes:
+def wire_bytes(answer: Response, *, has_body: bool = True) -> bytes:
     """Return the answer as it goes over the wire; without its body for HEAD."""
     headers = {**_ALWAYS, "Content-Type": answer.kind, "Content-Length": str(len(answer.body)), **answer.headers}
     lines = [f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}", *(f"{k}: {v}" for k, v in headers.items())]

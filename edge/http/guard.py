@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from edge.http.exchange import Answer, Request, text_answer
+from edge.http.exchange import Request, Response, text_response
 
 __all__ = ["refusal"]
 
 _OURS = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 
 
-def refusal(request: Request) -> Answer | None:
+def refusal(request: Request) -> Response | None:
     """Return why the request is not answered; None where it is.
 
     A name of somebody else's that leads here (DNS rebinding) shows in Host. A page of somebody else's that asks here
@@ -19,12 +19,12 @@ def refusal(request: Request) -> Answer | None:
     """
     host = request.headers.get("host")
     if host is None or _OURS.fullmatch(host) is None:
-        return text_answer(421, "this is served under 127.0.0.1 and localhost only")
+        return text_response(421, "this is served under 127.0.0.1 and localhost only")
     origin = request.headers.get("origin")
     if origin is not None and origin.lower() != f"http://{host.lower()}":
-        return text_answer(403, "this is not for pages of other origins")
+        return text_response(403, "this is not for pages of other origins")
     if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not _is_link(request):
-        return text_answer(403, "this is not for pages of other origins")
+        return text_response(403, "this is not for pages of other origins")
     return None
 
 

@@ -8,15 +8,15 @@ import hashlib
 import importlib.resources
 import re
 
-from edge.http.exchange import Answer
+from edge.http.exchange import Response
 
-__all__ = ["page_answer", "picture_answer", "picture_of"]
+__all__ = ["page_response", "picture_of", "picture_response"]
 
 _PICTURE = re.compile(r"/pictures/([a-z0-9-]{1,32})\.jpg")
 
 
 @functools.cache
-def page_answer() -> Answer:
+def page_response() -> Response:
     """Return the page, with leave for its own script and style and for nothing else."""
     text = (importlib.resources.files("edge.http") / "page.html").read_text("utf-8")
     policy = (
@@ -24,12 +24,12 @@ def page_answer() -> Answer:
         "img-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
     )
     headers = {"Content-Security-Policy": policy}
-    return Answer(status=200, kind="text/html; charset=utf-8", body=text.encode(), headers=headers)
+    return Response(status=200, kind="text/html; charset=utf-8", body=text.encode(), headers=headers)
 
 
-def picture_answer(jpeg: bytes) -> Answer:
+def picture_response(jpeg: bytes) -> Response:
     """Return a picture."""
-    return Answer(status=200, kind="image/jpeg", body=jpeg)
+    return Response(status=200, kind="image/jpeg", body=jpeg)
 
 
 def picture_of(path: str) -> str | None:

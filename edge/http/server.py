@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from edge.http.exchange import Answer, BadRequestError, Request, read_request, text_answer, wire_bytes
+from edge.http.exchange import BadRequestError, Request, Response, read_request, text_response, wire_bytes
 from edge.http.guard import refusal
 
 __all__ = ["HttpLimits", "HttpServer", "Listener", "Responder"]
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 _CLOSE_S = 3.0
 _BIND_EVERY_S = 10.0
 
-Responder = Callable[[Request], Answer]
+Responder = Callable[[Request], Response]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,12 +155,12 @@ class HttpServer:
             has_body = request.method != "HEAD"
             answer = await self._respond(listener, request)
         except BadRequestError as bad:
-            answer = text_answer(bad.status, str(bad))
+            answer = text_response(bad.status, str(bad))
         except asyncio.TimeoutError:
-            answer = text_answer(408, f"expected a whole request within {limits.read_s:g} s")
+            answer = text_response(408, f"expected a whole request within {limits.read_s:g} s")
         await self._send(connection, wire_bytes(answer, has_body=has_body), limits.write_s)
 
-    async def _respond(self, listener: Listener, request: Request) -> Answer:
+    async def _respond(self, listener: Listener, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             raise BadRequestError(405, "only GET and HEAD are answered")
         refused = refusal(request) if listener.is_tcp else None
@@ -170,7 +170,7 @@ class HttpServer:
             return await self._loop.run_in_executor(self._workers, listener.respond, request)
         except Exception:  # the border: whoever asked learns that it is our fault, and nothing of how our code looks
             _log.exception("http request failed path=%s", request.path)
-            return text_answer(500, "internal error")
+            return text_response(500, "internal error")
 
     async def _read_head(self, connection: socket.socket, most_bytes: int) -> bytes:
         head = b""

@@ -22,7 +22,7 @@ from edge.media.select import choose_decoder, make_connection, require_decoder
 from edge.media.threads import join_or_remember
 from edge.types import Frame, FrameHeader, ImageSize, Preprocess
 
-__all__ = ["Look", "look_at"]
+__all__ = ["FirstLook", "look_at"]
 
 LARGEST_PX = 1280  # of a picture's longer side: enough to draw zones on
 _PREPROCESS = Preprocess(size=ImageSize(width=LARGEST_PX, height=LARGEST_PX))
@@ -33,7 +33,7 @@ _TEARDOWN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class FirstLook:
     """What was seen of a stream.
 
     Attributes:
@@ -53,7 +53,7 @@ class Look:
 
 def look_at(
     stream: StreamConfig, address: Address, *, within_s: float, is_stopped: Callable[[], bool] = lambda: False
-) -> Look:
+) -> FirstLook:
     """Connect once, and return what is seen.
 
     Args:
@@ -74,7 +74,7 @@ def look_at(
         source.open()
         first = _first_frame(source, address, within_s, is_stopped)
         picture = _picture(first)
-        return Look(
+        return FirstLook(
             codec=source.codec,
             size=first.header.source_size,
             fps=_rate(source, first.header, is_stopped),

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from edge.errors import ConfigError
 
-__all__ = ["Login"]
+__all__ = ["CameraLogin"]
 
 _log = logging.getLogger(__name__)
 
 
-class Login:
+class CameraLogin:
     """Keeps what was read last where it cannot be read any more.
 
     Args:

@@ -14,11 +14,11 @@ from edge.media.ffmpeg.source import PyavSource
 from edge.media.gstreamer import binding as gst
 from edge.media.gstreamer.build import NVMM_FACTORIES, SOFTWARE_FACTORIES, check_static_elements
 from edge.media.gstreamer.source import GstSource
-from edge.media.login import Login
+from edge.media.login import CameraLogin
 from edge.media.probe import ProbeWatch, is_there
 from edge.media.rate import RateLimitedSource
 from edge.media.remedy import remedy_of
-from edge.media.shedding import Order
+from edge.media.shedding import SheddingOrder
 from edge.protocols import FrameSource
 from edge.types import Preprocess, StreamId
 
@@ -36,7 +36,7 @@ def make_source(
     base_dir: Path,
     credential: Callable[[], tuple[str, str] | None] = lambda: None,
     on_status: Callable[[StreamStatus], None] | None = None,
-    order: Order | None = None,
+    order: SheddingOrder | None = None,
 ) -> FrameSource:
     """Return the source of a stream, with reconnection and `max_fps`; it is not open yet.
 
@@ -52,7 +52,7 @@ def make_source(
         ConfigError: if the address cannot be used, or not with the decoder that was asked for, or the credential.
         MissingDependencyError: if nothing is installed that could read it.
     """
-    login = Login(stream.id, credential)
+    login = CameraLogin(stream.id, credential)
     address = parse_address(stream.uri, base_dir=base_dir, credential=login.current())
     decoder = choose_decoder(stream, address)
     # Here and now: the threads that open their streams later would all do it at once, and report what is missing late.
@@ -83,7 +83,7 @@ def make_source(
 
 
 def make_connection(
-    stream: StreamConfig, address: Address, *, decoder: str, preprocess: Preprocess, order: Order | None = None
+    stream: StreamConfig, address: Address, *, decoder: str, preprocess: Preprocess, order: SheddingOrder | None = None
 ) -> GstSource | PyavSource:
     """Return one connection to a stream, by a `decoder` of `choose_decoder`: what breaks it, ends it."""
     if decoder == "pyav":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["EVERYTHING", "Order", "Orders", "Shedding"]
+__all__ = ["EVERYTHING", "Orders", "Shedding", "SheddingOrder"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ EVERYTHING = Shedding()
 
 
 @dataclass(slots=True)
-class Order:
+class SheddingOrder:
     """What holds for one stream, over all its connections. Replaced as a whole, so that readers need no lock."""
 
     now: Shedding = EVERYTHING
@@ -34,11 +34,11 @@ class Order:
 class Orders:
     """Those of all streams, made when first asked for."""
 
-    _all: dict[str, Order] = field(default_factory=dict)
+    _all: dict[str, SheddingOrder] = field(default_factory=dict)
 
-    def of(self, stream: str) -> Order:
+    def of(self, stream: str) -> SheddingOrder:
         """Return that of a stream."""
-        return self._all.setdefault(stream, Order())
+        return self._all.setdefault(stream, SheddingOrder())
 
     def in_force(self) -> Mapping[str, Shedding]:
         """Return what is left out now, of those streams that leave something out."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from edge.model.graph import Graph
 from edge.model.levels import cells_at, strides_of
 from edge.model.metadata import ExportMetadata
-from edge.model.trace import WHOLE, Route, Rows, Tracer, Untraceable, rows_between
+from edge.model.trace import WHOLE, OutputRows, TracedRoute, Tracer, Untraceable, rows_between
 from edge.types import HeadFamily, ImageSize
 
 __all__ = ["LAYOUTS", "Match", "NotThisFamily", "Output", "match_family"]
@@ -185,7 +185,7 @@ def _prove_yolov10(output: Output, match: Match) -> tuple[str, ...]:
     return ("score and class are values and indices of a TopK over the scores, boxes are gathered by it",)
 
 
-def _refuse_other_grid_heads(rows: Iterable[Rows], family: str) -> None:
+def _refuse_other_grid_heads(rows: Iterable[OutputRows], family: str) -> None:
     """Name the two heads that share the shape (B, A, 5+K) and are not ours."""
     parts = tuple(rows)
     boxes, objectness = _routes(rows_between(parts, 0, 4)), _routes(rows_between(parts, 4, 5))
@@ -203,7 +203,7 @@ def _refuse_other_grid_heads(rows: Iterable[Rows], family: str) -> None:
         )
 
 
-def _require_scores(scores: tuple[Rows, ...], family: str) -> None:
+def _require_scores(scores: tuple[OutputRows, ...], family: str) -> None:
     """Demand that rows are the sigmoids of one convolution per level, and nothing else."""
     routes = _routes(scores)
     stray = next((route for route in routes if route.operators != ("Sigmoid",) or route.end != "Conv"), None)
@@ -218,7 +218,7 @@ def _require_scores(scores: tuple[Rows, ...], family: str) -> None:
         raise NotThisFamily(f"{family}: the {counts} rows after the boxes come from different convolutions")
 
 
-def _require_box_arithmetic(boxes: tuple[Rows, ...], family: str) -> None:
+def _require_box_arithmetic(boxes: tuple[OutputRows, ...], family: str) -> None:
     routes = _routes(boxes)
     if any("Sigmoid" in route.operators for route in routes):
         raise NotThisFamily(f"{family}: the boxes are sigmoids, not distances to cells")
@@ -235,18 +235,18 @@ def _divisor_of_class_ids(output: Output) -> int | None:
     return None if divisor is None or divisor.size != 1 else int(divisor.reshape(-1)[0])
 
 
-def _routes(rows: Iterable[Rows]) -> frozenset[Route]:
+def _routes(rows: Iterable[OutputRows]) -> frozenset[TracedRoute]:
     return frozenset(route for part in rows for route in part.routes)
 
 
-def _are_corners(rows: tuple[Rows, ...]) -> bool:
+def _are_corners(rows: tuple[OutputRows, ...]) -> bool:
     """Tell x1 y1 x2 y2 from centre and size: a corner depends on two of the four distances, a centre on all."""
     first, second = (_sources(rows_between(rows, start, start + 2)) for start in (0, 2))
     is_known = all(row != WHOLE for _, row in first | second)
     return is_known and not first & second
 
 
-def _sources(rows: Iterable[Rows]) -> set[tuple[str, int]]:
+def _sources(rows: Iterable[OutputRows]) -> set[tuple[str, int]]:
     routes = ((route, i) for part in rows for route in part.routes for i in range(part.count))
     return {(route.source, route.first if route.first == WHOLE else route.first + i) for route, i in routes}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge.model.external import MOST_EXTERNAL_BYTES, external_locations
-from edge.model.graph import Graph, graph_of_proto, parsed, read_bytes
+from edge.model.graph import Graph, graph_of_proto, parsed, read_model_bytes
 
 __all__ = ["ModelFile", "read_model_file"]
 
@@ -36,12 +36,12 @@ def read_model_file(path: Path) -> ModelFile:
         ModelError: if the file cannot be read, is empty, cut short, or not a valid ONNX model.
         MissingDependencyError: if onnx is not installed.
     """
-    content = read_bytes(path)
+    content = read_model_bytes(path)
     proto = parsed(content, str(path))
     digest, others = hashlib.sha256(content), external_locations(proto)
     graph = graph_of_proto(proto, str(path), folder=path.parent)
     for location in others:
-        digest.update(read_bytes(path.parent / location, MOST_EXTERNAL_BYTES))
+        digest.update(read_model_bytes(path.parent / location, MOST_EXTERNAL_BYTES))
     if others:
         content = graph.proto.SerializeToString()
     return ModelFile(path=path, sha256=digest.hexdigest(), content=content, graph=graph)

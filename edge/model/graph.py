@@ -37,7 +37,7 @@ __all__ = [
     "load_graph",
     "node_proto",
     "parsed",
-    "read_bytes",
+    "read_model_bytes",
     "tensor_proto",
 ]
 
@@ -206,7 +206,7 @@ def load_graph(path: Path) -> Graph:
         ModelError: if the file cannot be read, is empty, cut short, or not a valid ONNX model.
         MissingDependencyError: if onnx is not installed.
     """
-    return graph_from_bytes(read_bytes(path), str(path), folder=path.parent)
+    return graph_from_bytes(read_model_bytes(path), str(path), folder=path.parent)
 
 
 def graph_from_bytes(data: bytes, where: str, *, folder: Path | None = None) -> Graph:
@@ -274,7 +274,7 @@ def parsed(data: bytes, where: str) -> ModelProto:
     return proto
 
 
-def read_bytes(path: Path, most_bytes: int = _LARGEST_MESSAGE_BYTES) -> bytes:
+def read_model_bytes(path: Path, most_bytes: int = _LARGEST_MESSAGE_BYTES) -> bytes:
     """Return the content of a file, which has at most `most_bytes`.
 
     Raises:

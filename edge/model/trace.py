@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from edge.model.graph import Graph, Node
 
-__all__ = ["WHOLE", "Route", "Rows", "Tracer", "Untraceable", "rows_between"]
+__all__ = ["WHOLE", "OutputRows", "TracedRoute", "Tracer", "Untraceable", "rows_between"]
 
 WHOLE = -1
 _ROUTES_LIMIT = 256
@@ -36,7 +36,7 @@ class Untraceable(Exception):  # noqa: N818 - says what the graph is, not that s
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class TracedRoute:
     """One way back from rows of the output to where their values are made.
 
     Attributes:
@@ -53,20 +53,20 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class OutputRows:
     """Neighbouring rows that take the same routes."""
 
     count: int
-    routes: frozenset[Route]
+    routes: frozenset[TracedRoute]
 
 
-def rows_between(rows: Sequence[Rows], start: int, stop: int) -> tuple[Rows, ...]:
+def rows_between(rows: Sequence[OutputRows], start: int, stop: int) -> tuple[OutputRows, ...]:
     """Return rows `start` to `stop - 1`, split where needed."""
     taken, position = [], 0
     for part in rows:
         first, last = max(start, position), min(stop, position + part.count)
         if first < last:
-            taken.append(Rows(last - first, _shifted(part.routes, first - position)))
+            taken.append(OutputRows(last - first, _shifted(part.routes, first - position)))
         position += part.count
     return tuple(taken)
 
@@ -76,9 +76,9 @@ class Tracer:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._seen: dict[tuple[str, int | None], tuple[Rows, ...]] = {}
+        self._seen: dict[tuple[str, int | None], tuple[OutputRows, ...]] = {}
 
-    def rows(self, tensor: str, axis: int | None, depth: int = 0) -> tuple[Rows, ...]:
+    def rows(self, tensor: str, axis: int | None, depth: int = 0) -> tuple[OutputRows, ...]:
         """Return the origin of `tensor` along `axis`; None: of all of it, as one row.
 
         Raises:
@@ -91,7 +91,7 @@ class Tracer:
             self._seen[key] = self._walk(tensor, axis, depth + 1)
         return self._seen[key]
 
-    def _walk(self, tensor: str, axis: int | None, depth: int) -> tuple[Rows, ...]:
+    def _walk(self, tensor: str, axis: int | None, depth: int) -> tuple[OutputRows, ...]:
         node = self.graph.producer(tensor)
         if node is None or not self.graph.is_varying(tensor):
             end = "constant" if not self.graph.is_varying(tensor) else "input"
@@ -104,7 +104,7 @@ class Tracer:
             return self._reshaped(node.inputs[0], tensor, axis, depth)
         mover = getattr(self, f"_{node.op_type.lower()}", None) if node.domain in ("", "ai.onnx") else None
         if mover is not None:
-            moved: tuple[Rows, ...] = mover(node, tensor, axis, depth)
+            moved: tuple[OutputRows, ...] = mover(node, tensor, axis, depth)
             return moved
         return self._end(tensor, axis, self._end_name(node, tensor))
 
@@ -112,9 +112,9 @@ class Tracer:
         is_single = len(node.outputs) == 1
         return node.op_type if is_single else f"{node.op_type}:{node.outputs.index(tensor)}"
 
-    def _end(self, tensor: str, axis: int | None, end: str) -> tuple[Rows, ...]:
+    def _end(self, tensor: str, axis: int | None, end: str) -> tuple[OutputRows, ...]:
         count = 1 if axis is None else self._shape(tensor)[axis]
-        return (Rows(count, frozenset((Route((), end, tensor, 0),))),)
+        return (OutputRows(count, frozenset((TracedRoute((), end, tensor, 0),))),)
 
     def _shape(self, tensor: str) -> tuple[int, ...]:
         shape = self.graph.shape(tensor)
@@ -124,12 +124,12 @@ class Tracer:
             raise Untraceable(f"the shape of {tensor} cannot be inferred")
         return shape
 
-    def _operands(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[Rows, ...]:
+    def _operands(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[OutputRows, ...]:
         varying = [name for name in node.inputs if self.graph.is_varying(name)]
         merged = _merged([self._aligned(name, tensor, axis, depth) for name in dict.fromkeys(varying)])
-        return tuple(Rows(part.count, _preceded(node.op_type, part.routes)) for part in merged)
+        return tuple(OutputRows(part.count, _preceded(node.op_type, part.routes)) for part in merged)
 
-    def _aligned(self, name: str, tensor: str, axis: int | None, depth: int) -> tuple[Rows, ...]:
+    def _aligned(self, name: str, tensor: str, axis: int | None, depth: int) -> tuple[OutputRows, ...]:
         """Trace an operand that numpy's rules spread to the shape of `tensor`."""
         if axis is None:
             return self.rows(name, None, depth)
@@ -139,12 +139,12 @@ class Tracer:
             return self._spread(name, wide[axis], depth)
         return self.rows(name, own, depth)
 
-    def _spread(self, name: str, count: int, depth: int) -> tuple[Rows, ...]:
+    def _spread(self, name: str, count: int, depth: int) -> tuple[OutputRows, ...]:
         """Let all of tensor `name` be the origin of each of `count` rows."""
         whole = (part.routes for part in self.rows(name, None, depth))
-        return tuple(Rows(count, frozenset(replace(route, first=WHOLE) for route in routes)) for routes in whole)
+        return tuple(OutputRows(count, frozenset(replace(route, first=WHOLE) for route in routes)) for routes in whole)
 
-    def _reshaped(self, before: str, after: str, axis: int | None, depth: int) -> tuple[Rows, ...]:
+    def _reshaped(self, before: str, after: str, axis: int | None, depth: int) -> tuple[OutputRows, ...]:
         own = self._reshaped_axis(before, after, axis)
         if axis is None or own is not None:
             return self.rows(before, own, depth)
@@ -158,16 +158,16 @@ class Tracer:
         wanted = (new[axis], _product(new[axis + 1 :]))
         return next((i for i in range(len(old)) if (old[i], _product(old[i + 1 :])) == wanted), None)
 
-    def _transpose(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[Rows, ...]:
+    def _transpose(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[OutputRows, ...]:
         permutation = node.attributes.get("perm") or tuple(reversed(range(len(self._shape(tensor)))))
         return self.rows(node.inputs[0], None if axis is None else permutation[axis], depth)
 
-    def _concat(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[Rows, ...]:
+    def _concat(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[OutputRows, ...]:
         own = node.attributes["axis"] % len(self._shape(tensor))
         parts = [self.rows(name, axis, depth) for name in node.inputs]
         return tuple(rows for part in parts for rows in part) if own == axis else _merged(parts)
 
-    def _split(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[Rows, ...]:
+    def _split(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[OutputRows, ...]:
         rows = self.rows(node.inputs[0], axis, depth)
         if axis is None or node.attributes.get("axis", 0) % len(self._shape(tensor)) != axis:
             return rows
@@ -175,7 +175,7 @@ class Tracer:
         start = sum(sizes[: node.outputs.index(tensor)])
         return rows_between(rows, start, start + self._shape(tensor)[axis])
 
-    def _slice(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[Rows, ...]:
+    def _slice(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[OutputRows, ...]:
         rows = self.rows(node.inputs[0], axis, depth)
         if axis is None:
             return rows
@@ -205,7 +205,7 @@ class Tracer:
         value = self.graph.constant(node.input(index)) if node.input(index) else None
         return None if value is None else [int(number) for number in value.reshape(-1)]
 
-    def _gather(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[Rows, ...]:
+    def _gather(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[OutputRows, ...]:
         data, index = node.inputs[:2]
         own = node.attributes.get("axis", 0) % len(self._shape(data))
         extra = len(self._shape(index))
@@ -220,12 +220,12 @@ class Tracer:
         wrapped = [int(i) % self._shape(data)[own] for i in picked]
         return tuple(part for i in wrapped for part in rows_between(rows, i, i + 1))
 
-    def _gatherelements(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[Rows, ...]:
+    def _gatherelements(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[OutputRows, ...]:
         if axis is not None and node.attributes.get("axis", 0) % len(self._shape(tensor)) == axis:
             return self._end(tensor, axis, node.op_type)
         return self.rows(node.inputs[0], axis, depth)
 
-    def _gathernd(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[Rows, ...]:
+    def _gathernd(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[OutputRows, ...]:
         data, index = node.inputs[:2]
         batch_axes = node.attributes.get("batch_dims", 0)
         kept = len(self._shape(index)) - 1
@@ -236,7 +236,7 @@ class Tracer:
         return self.rows(data, batch_axes + self._shape(index)[-1] + axis - kept, depth)
 
 
-def _merged(parts: Sequence[tuple[Rows, ...]]) -> tuple[Rows, ...]:
+def _merged(parts: Sequence[tuple[OutputRows, ...]]) -> tuple[OutputRows, ...]:
     """Return rows that take all the routes of all parts; each part covers the same rows."""
     if len(parts) == 1:
         return parts[0]
@@ -246,22 +246,22 @@ def _merged(parts: Sequence[tuple[Rows, ...]]) -> tuple[Rows, ...]:
         routes = frozenset(route for rows in parts for part in rows_between(rows, start, stop) for route in part.routes)
         if len(routes) > _ROUTES_LIMIT:
             raise Untraceable(f"more than {_ROUTES_LIMIT} ways lead to the output")
-        merged.append(Rows(stop - start, routes))
+        merged.append(OutputRows(stop - start, routes))
     return tuple(merged)
 
 
-def _edges(rows: Sequence[Rows]) -> list[int]:
+def _edges(rows: Sequence[OutputRows]) -> list[int]:
     edges = [0]
     for part in rows:
         edges.append(edges[-1] + part.count)
     return edges
 
 
-def _preceded(operator: str, routes: frozenset[Route]) -> frozenset[Route]:
+def _preceded(operator: str, routes: frozenset[TracedRoute]) -> frozenset[TracedRoute]:
     return frozenset(replace(route, operators=(operator, *route.operators)) for route in routes)
 
 
-def _shifted(routes: frozenset[Route], offset: int) -> frozenset[Route]:
+def _shifted(routes: frozenset[TracedRoute], offset: int) -> frozenset[TracedRoute]:
     if offset == 0:
         return routes
     return frozenset(route if route.first == WHOLE else replace(route, first=route.first + offset) for route in routes)

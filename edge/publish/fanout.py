@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from edge.deadline import Deadline
-from edge.protocols import Message, Publisher
+from edge.protocols import Publisher, TopicMessage
 
 __all__ = ["FanoutPublisher"]
 
@@ -28,7 +28,7 @@ class FanoutPublisher:
         """What is wrong with any of them."""
         return "; ".join(filter(None, (publisher.alarm for publisher in self._publishers))) or None
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: TopicMessage) -> None:
         """Hand on."""
         for publisher in self._publishers:
             publisher.publish(message)

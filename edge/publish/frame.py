@@ -38,7 +38,7 @@ _unpacker = msgspec.msgpack.Decoder(_Packed)
 
 
 class FrameMessage:
-    """A `Message` that is cheap to make in the pipeline's thread; it keeps the result, whose arrays are its own.
+    """A `TopicMessage` that is cheap to make in the pipeline's thread; it keeps the result, whose arrays are its own.
 
     It is converted and encoded at the first `encode`, which the sending thread calls while the pipeline's thread waits
     for the engine; frames that are let go are never converted.

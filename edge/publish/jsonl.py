@@ -19,7 +19,7 @@ from pathlib import Path
 
 from edge.deadline import Deadline
 from edge.errors import ConfigError
-from edge.protocols import Message
+from edge.protocols import TopicMessage
 from edge.publish.discovery.announced import NoStreamState
 from edge.publish.discovery.home_assistant import Announcement
 from edge.publish.outbox.entry import entry_from_message
@@ -82,7 +82,7 @@ class JsonlPublisher:
         """Always None: what cannot be written is logged and counted."""
         return None
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: TopicMessage) -> None:
         """Accept a message; when the bounds are reached the oldest numbered ones go, and are declared."""
         if not self._closing.is_set() and not isinstance(message, NoStreamState | Announcement):
             self._outbox.put(entry_from_message(message))

@@ -20,7 +20,7 @@ from edge.model.inspect import ModelOverrides, inspect_file
 from edge.quantize.crew import Crew, Here
 from edge.quantize.detections import Detecting
 from edge.quantize.forms import Forms
-from edge.quantize.precision import ComputedPrecision, choose_precision
+from edge.quantize.precision import ComputedPrecision, computed_precision
 from edge.quantize.stills import UnreadImage
 from edge.types import Detections, ModelSpec, Precision
 
@@ -117,7 +117,7 @@ def evaluate_model(
     spec = inspect_file(file, overrides=options.overrides)
     paths = _images_by_stem(options.images)
     labels = open_labels(options.labels, spec.labels)
-    computed = choose_precision(spec, precision=options.precision, table=options.table, graph=file.graph)
+    computed = computed_precision(spec, precision=options.precision, table=options.table, graph=file.graph)
     forms = Forms(spec, computed.table, file=file)
     work = Detecting(kind=kind, forms=forms, max_batch=_BATCH, precision=computed.precision)
     accumulator = Accumulator()

@@ -1,7 +1,7 @@
 """Who does the work of a calibration, an evaluation or a comparison: this process, or others.
 
-A `Work` says what is done with each of many items and is a value that travels; a `Tool` is what does it, once made; a
-`Crew` decides where, and hands back what was found in the order of the items. Whoever asks cannot tell crews apart.
+A `CrewWork` says what is done with each of many items and is a value that travels; a `Tool` is what does it, once made;
+a `Crew` decides where, and hands back what was found in the order of the items. Whoever asks cannot tell crews apart.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from edge.media.images import read_image
 from edge.quantize.stills import StillImage
 
-__all__ = ["Crew", "Here", "Job", "ReadImage", "Tool", "Work"]
+__all__ = ["Crew", "CrewJob", "CrewWork", "Here", "ReadImage", "Tool"]
 
 Item = TypeVar("Item")
 Item_contra = TypeVar("Item_contra", contravariant=True)
@@ -57,7 +57,7 @@ class Tool(Protocol[Item_contra, Found_co]):
         ...
 
 
-class Work(Protocol[Item_contra, Found_co]):
+class CrewWork(Protocol[Item_contra, Found_co]):
     """What is to be done: a value that can be pickled.
 
     What comes out depends on the items alone: neither on how they are split, at multiples of `rows`, nor on how many
@@ -88,7 +88,7 @@ class Work(Protocol[Item_contra, Found_co]):
         ...
 
 
-class Job(Protocol[Item_contra, Found_co]):
+class CrewJob(Protocol[Item_contra, Found_co]):
     """Work that a crew has taken on."""
 
     @property
@@ -108,7 +108,7 @@ class Job(Protocol[Item_contra, Found_co]):
 class Crew(Protocol):
     """Does work; a context that ends all of it."""
 
-    def take_on(self, work: Work[Item, Found]) -> AbstractContextManager[Job[Item, Found]]:
+    def take_on(self, work: CrewWork[Item, Found]) -> AbstractContextManager[CrewJob[Item, Found]]:
         """Return a job, which ends with the context.
 
         Raises:
@@ -130,7 +130,7 @@ class Crew(Protocol):
 class Here:
     """`Crew` of this process: one tool gets all items at once."""
 
-    def take_on(self, work: Work[Item, Found]) -> _Job[Item, Found]:
+    def take_on(self, work: CrewWork[Item, Found]) -> _Job[Item, Found]:
         """Return a job with a tool of its own."""
         return _Job(work.open())
 
@@ -144,7 +144,7 @@ class Here:
         """Nothing is left: each job frees its tool."""
 
 
-class _Job(AbstractContextManager["_Job[Item, Found]"], Job[Item, Found]):
+class _Job(AbstractContextManager["_Job[Item, Found]"], CrewJob[Item, Found]):
     def __init__(self, tool: Tool[Item, Found]) -> None:
         self._tool = tool
 

@@ -13,7 +13,7 @@ from edge.errors import CalibrationError, ConfigError
 from edge.model.graph import Graph
 from edge.types import ModelSpec, Precision
 
-__all__ = ["CALIBRATION_DIGITS", "ComputedPrecision", "choose_precision", "precision_of"]
+__all__ = ["CALIBRATION_DIGITS", "ComputedPrecision", "computed_precision", "precision_of"]
 
 CALIBRATION_DIGITS = 8  # in every message: enough to tell the tables of a fleet apart
 
@@ -33,7 +33,7 @@ class ComputedPrecision:
     calibration: str | None = None
 
 
-def choose_precision(
+def computed_precision(
     spec: ModelSpec, *, precision: Precision | None, table: Path | None, graph: Graph | None = None
 ) -> ComputedPrecision:
     """Return how the model of `spec` is run.
@@ -81,7 +81,7 @@ def precision_of(pipeline: Pipeline, spec: ModelSpec, graph: Graph | None = None
     model = pipeline.config.model
     precision = Precision.INT8 if spec.is_quantized else Precision(model.precision)
     if precision is not Precision.INT8:
-        return choose_precision(spec, precision=precision, table=None)
+        return computed_precision(spec, precision=precision, table=None)
     if model.calibration is None and not spec.is_quantized:
         problem = (
             f"int8 needs a calibration table, {spec.path} is a float model; add model.calibration, or use fp16 or fp32"
@@ -89,6 +89,6 @@ def precision_of(pipeline: Pipeline, spec: ModelSpec, graph: Graph | None = None
         raise pipeline.error(("model", "precision"), problem)
     table = None if model.calibration is None else pipeline.resolve(model.calibration)
     try:
-        return choose_precision(spec, precision=precision, table=table, graph=graph)
+        return computed_precision(spec, precision=precision, table=table, graph=graph)
     except CalibrationError as error:
         raise pipeline.error(("model", "calibration"), str(error)) from error

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from edge.digest import sha256_of
 from edge.errors import DatasetError
 
-__all__ = ["StillImage", "UnreadImage", "digest_of"]
+__all__ = ["StillImage", "UnreadImage", "image_digest"]
 
 
 class StillImage(Protocol):
@@ -39,13 +39,13 @@ class UnreadImage:
     @cached_property
     def sha256(self) -> str:
         """What is in the file."""
-        return digest_of(self.path)
+        return image_digest(self.path)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "sha256": self.sha256}
 
 
-def digest_of(path: Path) -> str:
+def image_digest(path: Path) -> str:
     """Return the SHA-256 of an image file.
 
     Raises:

@@ -15,7 +15,7 @@ __all__ = ["Closable", "StillsTool", "StillsWork"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StillsWork:
-    """What works on images share (`edge.quantize.crew.Work`), beside `open`.
+    """What works on images share (`edge.quantize.crew.CrewWork`), beside `open`.
 
     Attributes:
         kind: of the engine.

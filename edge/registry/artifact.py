@@ -26,7 +26,7 @@ __all__ = [
     "OCI_MANIFEST",
     "SIGNATURE",
     "Artifact",
-    "Layer",
+    "ArtifactLayer",
     "decode_artifact",
     "descriptor",
     "encode_artifact",
@@ -50,7 +50,7 @@ _TITLE = "org.opencontainers.image.title"
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ArtifactLayer:
     """One blob of an artifact; `title` is for people who look into a registry.
 
     Raises:
@@ -72,7 +72,9 @@ class Layer:
         return f"sha256:{self.sha256}"
 
 
-EMPTY_LAYER = Layer(EMPTY, "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a", len(EMPTY_CONTENT))
+EMPTY_LAYER = ArtifactLayer(
+    EMPTY, "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a", len(EMPTY_CONTENT)
+)
 """What stands where the format wants a blob and there is nothing to say."""
 
 
@@ -80,12 +82,12 @@ EMPTY_LAYER = Layer(EMPTY, "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c0
 class Artifact:
     """What a device needs of an artifact: where the signed manifest and its signature lie."""
 
-    manifest: Layer
-    signature: Layer
+    manifest: ArtifactLayer
+    signature: ArtifactLayer
 
 
 def encode_artifact(
-    manifest: Layer, signature: Layer, files: Iterable[Layer], *, annotations: Mapping[str, str]
+    manifest: ArtifactLayer, signature: ArtifactLayer, files: Iterable[ArtifactLayer], *, annotations: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the OCI manifest of a release, ready to be written as JSON."""
     return {
@@ -120,7 +122,7 @@ def decode_artifact(content: bytes, *, where: str) -> Artifact:
     return Artifact(_only(layers, MANIFEST, where), _only(layers, SIGNATURE, where))
 
 
-def _only(layers: list[Any], media_type: str, where: str) -> Layer:
+def _only(layers: list[Any], media_type: str, where: str) -> ArtifactLayer:
     found = [one for one in layers if isinstance(one, dict) and one.get("mediaType") == media_type]
     if len(found) != 1:
         raise _wrong(where, f"it has {len(found)} layers of {media_type}, not one")
@@ -128,10 +130,10 @@ def _only(layers: list[Any], media_type: str, where: str) -> Layer:
     match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
     if match is None or not isinstance(size, int) or isinstance(size, bool) or size < 0:
         raise _wrong(where, f"its layer of {media_type} has no SHA-256 or no size")
-    return Layer(media_type, match[1], size)
+    return ArtifactLayer(media_type, match[1], size)
 
 
-def descriptor(layer: Layer) -> dict[str, Any]:
+def descriptor(layer: ArtifactLayer) -> dict[str, Any]:
     """Return how an OCI manifest names a blob."""
     titled = {"annotations": {_TITLE: layer.title}} if layer.title else {}
     return {"mediaType": layer.media_type, "digest": layer.digest, "size": layer.length_bytes, **titled}

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from edge.errors import DeployError
 from edge.registry.client import RegistryClient
-from edge.registry.https import Answer
+from edge.registry.https import RegistryResponse
 from edge.registry.problems import is_passing
 
 __all__ = ["BlobFile"]
@@ -27,7 +27,7 @@ class BlobFile(io.RawIOBase):
         super().__init__()
         self._client, self._sha256, self._length, self._stop = client, sha256, length, stop
         self._offset = 0
-        self._answer: Answer | None = None
+        self._answer: RegistryResponse | None = None
         self.name = f"{client.reference}@sha256:{sha256[:12]}"
 
     def seekable(self) -> bool:

@@ -14,8 +14,8 @@ from urllib.parse import urljoin, urlsplit
 
 from edge.errors import DeployError
 from edge.reading import json_value
-from edge.registry.artifact import MAX_ARTIFACT_BYTES, OCI_MANIFEST, Artifact, Layer, decode_artifact
-from edge.registry.https import Answer, Https, tls_context
+from edge.registry.artifact import MAX_ARTIFACT_BYTES, OCI_MANIFEST, Artifact, ArtifactLayer, decode_artifact
+from edge.registry.https import Https, RegistryResponse, tls_context
 from edge.registry.login import Challenge, Login, read_challenge
 from edge.registry.problems import refused, retry_after_s
 from edge.registry.reference import Reference
@@ -92,7 +92,7 @@ class RegistryClient:
         """Return how an error names what a tag names."""
         return f"{self.reference.host}/{self.reference.repository}:{tag}"
 
-    def blob(self, layer: Layer, *, most_bytes: int) -> bytes:
+    def blob(self, layer: ArtifactLayer, *, most_bytes: int) -> bytes:
         """Return a small blob, which is what its digest says."""
         what = f"{self.reference}: {layer.media_type} {layer.digest[:19]}"
         content = self._content(self._path(f"blobs/{layer.digest}"), most_bytes, what)
@@ -101,7 +101,7 @@ class RegistryClient:
             raise DeployError("registry.damaged", f"{what}: what came is something else", hint=hint)
         return content
 
-    def ask_blob(self, sha256: str, *, offset: int, length: int) -> Answer:
+    def ask_blob(self, sha256: str, *, offset: int, length: int) -> RegistryResponse:
         """Return the answer whose body is the rest of a blob, from `offset` on if its status is 206, else from 0."""
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         more_s = (length - offset) / _SLOWEST_BYTES_PER_S
@@ -129,7 +129,7 @@ class RegistryClient:
         headers: Mapping[str, str] | None = None,
         allowed: tuple[int, ...] = (),
         more_s: float = 0.0,
-    ) -> Answer:
+    ) -> RegistryResponse:
         what = f"{self.reference.host}{path}"
         url = f"https://{what}"
         # A blob is of any type: some registries answer 406 to who asks for one as a manifest.
@@ -152,7 +152,7 @@ class RegistryClient:
                 raise refused(answer.status, what, retry_s=retry_s)
         raise DeployError("registry.answer", f"{what}: it is moved again and again", hint="look at the registry")
 
-    def _once(self, method: str, url: str, headers: Mapping[str, str], within_s: float) -> Answer:
+    def _once(self, method: str, url: str, headers: Mapping[str, str], within_s: float) -> RegistryResponse:
         parts = urlsplit(url)
         # Storage elsewhere, to which a registry sends us, has no business with our login.
         known = {"Authorization": self._authorization} if self._authorization and self._is_ours(url) else {}

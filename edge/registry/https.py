@@ -16,7 +16,7 @@ from edge.errors import DeployError
 from edge.registry.problems import broken
 from edge.registry.proxy import proxy_for
 
-__all__ = ["Answer", "Https", "tls_context"]
+__all__ = ["Https", "RegistryResponse", "tls_context"]
 
 _SILENCE_S = 20.0
 _HTTPS_PORT = 443
@@ -50,7 +50,7 @@ class Https:
         self._context = context
         self._connection: http.client.HTTPSConnection | None = None
 
-    def ask(self, method: str, target: str, headers: Mapping[str, str], *, within_s: float) -> Answer:
+    def ask(self, method: str, target: str, headers: Mapping[str, str], *, within_s: float) -> RegistryResponse:
         """Return the answer, whose body is to be read within what is left of `within_s`.
 
         A kept connection that the host has ended meanwhile is made again, once.
@@ -72,13 +72,13 @@ class Https:
             self._connection.close()
             self._connection = None
 
-    def _ask(self, method: str, target: str, headers: Mapping[str, str], within_s: float) -> Answer:
+    def _ask(self, method: str, target: str, headers: Mapping[str, str], within_s: float) -> RegistryResponse:
         cut: _Cut | None = None
         try:
             connection = self._connected(within_s)
             cut = _Cut(connection.sock, within_s)
             connection.request(method, target, headers=dict(headers))
-            return Answer(self, connection.getresponse(), cut)
+            return RegistryResponse(self, connection.getresponse(), cut)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise self._failed(error, cut) from None
 
@@ -130,7 +130,7 @@ def _connect(connection: http.client.HTTPSConnection, within_s: float) -> None:
         timer.cancel()
 
 
-class Answer:
+class RegistryResponse:
     """A status, headers, and a body that is read in parts. Ends the connection unless it was read to its end."""
 
     def __init__(self, https: Https, response: http.client.HTTPResponse, cut: _Cut) -> None:

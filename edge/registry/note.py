@@ -7,14 +7,14 @@ from typing import Any
 
 from edge.errors import DeployError
 from edge.reading import json_value
-from edge.registry.artifact import EMPTY, EMPTY_LAYER, OCI_MANIFEST, Layer, descriptor
+from edge.registry.artifact import EMPTY, EMPTY_LAYER, OCI_MANIFEST, ArtifactLayer, descriptor
 
 __all__ = ["encode_note", "layer_of_note"]
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 
-def encode_note(artifact_type: str, layer: Layer = EMPTY_LAYER) -> dict[str, Any]:
+def encode_note(artifact_type: str, layer: ArtifactLayer = EMPTY_LAYER) -> dict[str, Any]:
     """Return the OCI manifest of a note, ready to be written as JSON; without a layer its kind is all that it says."""
     return {
         "schemaVersion": 2,
@@ -25,7 +25,7 @@ def encode_note(artifact_type: str, layer: Layer = EMPTY_LAYER) -> dict[str, Any
     }
 
 
-def layer_of_note(content: bytes, artifact_type: str, *, where: str) -> Layer:
+def layer_of_note(content: bytes, artifact_type: str, *, where: str) -> ArtifactLayer:
     """Return the layer of the note in an OCI manifest.
 
     Raises:
@@ -37,7 +37,7 @@ def layer_of_note(content: bytes, artifact_type: str, *, where: str) -> Layer:
         (one,) = (layer for layer in layers if layer["mediaType"] != EMPTY)
         match = _DIGEST.fullmatch(one["digest"])
         assert match is not None
-        return Layer(one["mediaType"], match[1], int(one["size"]))
+        return ArtifactLayer(one["mediaType"], match[1], int(one["size"]))
     except (ValueError, TypeError, KeyError, AssertionError):
         raise DeployError(
             "registry.artifact",

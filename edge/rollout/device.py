@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-__all__ = ["Device", "Standing", "Verdict", "standing_of"]
+__all__ = ["Device", "DeviceStanding", "ReleaseOutcome", "standing_of"]
 
 # What is wrong with this release on this device; the rest is the network's, or a lock that somebody holds.
 _FINAL = ("verify.", "preflight.", "build.", "smoke.", "request.")
 
 
-class Standing(Enum):
+class DeviceStanding(Enum):
     """What counts of a device; the words are those of tables and JSON."""
 
     COMMITTED = "committed"
@@ -25,11 +25,11 @@ class Standing(Enum):
     @property
     def has_failed(self) -> bool:
         """Whether it speaks against the release."""
-        return self in (Standing.ROLLED_BACK, Standing.REFUSED, Standing.LOST)
+        return self in (DeviceStanding.ROLLED_BACK, DeviceStanding.REFUSED, DeviceStanding.LOST)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReleaseOutcome:
     """What a device said of a release: of its last switch, or of its last look at the registry; `code` of an error."""
 
     release: str | None
@@ -53,8 +53,8 @@ class Device:
     name: str
     ring: str
     is_there: bool
-    switched: Verdict | None = None
-    pulled: Verdict | None = None
+    switched: ReleaseOutcome | None = None
+    pulled: ReleaseOutcome | None = None
 
 
 def standing_of(
@@ -65,7 +65,7 @@ def standing_of(
     silent_since: datetime | None,
     now: datetime,
     lost_after_s: float,
-) -> tuple[Standing, str | None]:
+) -> tuple[DeviceStanding, str | None]:
     """Return how a device stands to `release`, and why.
 
     Args:
@@ -78,14 +78,14 @@ def standing_of(
     """
     if not device.is_there and silent_since is not None:
         if silent_since <= began_at:
-            return Standing.SILENT, None
+            return DeviceStanding.SILENT, None
         if (now - silent_since).total_seconds() > lost_after_s:
-            return Standing.LOST, "it was there, and has said nothing since"
+            return DeviceStanding.LOST, "it was there, and has said nothing since"
     switched, pulled = device.switched, device.pulled
     if switched is not None and switched.release == release:
         if switched.result == "committed":
-            return Standing.COMMITTED, None
-        return Standing.ROLLED_BACK, switched.reason or switched.result
+            return DeviceStanding.COMMITTED, None
+        return DeviceStanding.ROLLED_BACK, switched.reason or switched.result
     if pulled is not None and pulled.release == release and (pulled.code or "").startswith(_FINAL):
-        return Standing.REFUSED, f"{pulled.code}: {pulled.reason}"
-    return Standing.WAITING, None
+        return DeviceStanding.REFUSED, f"{pulled.code}: {pulled.reason}"
+    return DeviceStanding.WAITING, None

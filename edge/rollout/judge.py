@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from edge.rollout.device import Device, Standing, standing_of
+from edge.rollout.device import Device, DeviceStanding, standing_of
 from edge.rollout.rules import Rules
 from edge.rollout.state import RingState, RolloutState
 
@@ -21,9 +21,9 @@ class RingTally:
 
     ring: str
     known: int
-    devices: Mapping[str, tuple[Standing, str | None]]
+    devices: Mapping[str, tuple[DeviceStanding, str | None]]
 
-    def count(self, *standings: Standing) -> int:
+    def count(self, *standings: DeviceStanding) -> int:
         """Return how many stand so."""
         return sum(standing in standings for standing, _ in self.devices.values())
 
@@ -35,12 +35,12 @@ class RingTally:
     @property
     def counted(self) -> int:
         """How many could have taken it."""
-        return len(self.devices) - self.count(Standing.SILENT)
+        return len(self.devices) - self.count(DeviceStanding.SILENT)
 
     @property
     def unheard(self) -> int:
         """How many say nothing, those with them that the broker does not know any more."""
-        return self.count(Standing.SILENT, Standing.LOST) + max(0, self.known - len(self.devices))
+        return self.count(DeviceStanding.SILENT, DeviceStanding.LOST) + max(0, self.known - len(self.devices))
 
     def reasons(self) -> list[tuple[str, int]]:
         """Return why devices have failed, the most frequent first."""
@@ -107,7 +107,7 @@ def _reached(tally: RingTally, rules: Rules) -> tuple[bool, str]:
             f"{tally.ring}: {tally.unheard} of {tally.known} devices say nothing, "
             f"more than {_percent(rules.max_silent)}: nobody can tell how they are"
         )
-    done = tally.count(Standing.COMMITTED)
+    done = tally.count(DeviceStanding.COMMITTED)
     why = f"{tally.ring}: {done} of {tally.counted} devices have committed it"
     if done < _part(rules.share, tally.counted):
         return False, f"{why}, {_percent(rules.share)} are asked for"

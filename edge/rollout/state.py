@@ -10,7 +10,7 @@ import msgspec
 
 from edge.rollout.rules import Rules
 
-__all__ = ["Phase", "RingState", "RolloutState", "Step", "decode_state", "encode_state"]
+__all__ = ["Phase", "RingState", "RolloutState", "RolloutStep", "decode_state", "encode_state"]
 
 _MOST_STEPS = 200
 _Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -38,7 +38,7 @@ class RingState(msgspec.Struct, frozen=True, kw_only=True):
     reached_at: _Time | None = None
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class RolloutStep(msgspec.Struct, frozen=True, kw_only=True):
     """What was done, by whom, when."""
 
     at: _Time
@@ -72,7 +72,7 @@ class RolloutState(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules
     rings: Annotated[tuple[RingState, ...], msgspec.Meta(min_length=1)]
     silent: Mapping[str, _Time] = msgspec.field(default_factory=dict)
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RolloutStep, ...] = ()
 
     def __post_init__(self) -> None:
         names = [ring.name for ring in self.rings]
@@ -100,7 +100,7 @@ class RolloutState(msgspec.Struct, frozen=True, kw_only=True):
 
     def changed(self, *, at: datetime, by: str, what: str | None, claim: str, **values: object) -> RolloutState:
         """Return what comes after this, with `values` in place of its own; `what` None: no step worth a line."""
-        steps = self.steps if what is None else (*self.steps, Step(at=at, by=by, what=what))[-_MOST_STEPS:]
+        steps = self.steps if what is None else (*self.steps, RolloutStep(at=at, by=by, what=what))[-_MOST_STEPS:]
         return msgspec.structs.replace(self, serial=self.serial + 1, claim=claim, steps=steps, **values)
 
     def with_ring(self, changed: RingState) -> tuple[RingState, ...]:

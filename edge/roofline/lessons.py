@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from edge.model.account import ConvShape, LayerAccount, ModelAccount
 
-__all__ = ["Lesson", "Step", "lessons_of"]
+__all__ = ["LayerVariant", "Lesson", "lessons_of"]
 
 _KERNELS = (1, 3, 5, 7)
 _FACTORS = ((1, 4), (1, 2), (1, 1), (2, 1), (4, 1))
@@ -18,7 +18,7 @@ _FEWEST = 4  # times as much work as the chosen layer is the most that another h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class LayerVariant:
     """One variant of the layer: what was changed to, and the operations per byte that follow."""
 
     label: str
@@ -32,7 +32,7 @@ class Lesson:
 
     topic: str
     sentence: str
-    steps: tuple[Step, ...]
+    steps: tuple[LayerVariant, ...]
 
 
 def lessons_of(account: ModelAccount) -> tuple[Lesson, ...]:
@@ -124,7 +124,8 @@ class _Example:
             size_in=(1, 1), size_out=(1, 1),
         )  # fmt: skip
         steps = tuple(
-            Step(label=f"batch {batch}", intensity=point.intensity(batch, self.own.precision)) for batch in _BATCHES
+            LayerVariant(label=f"batch {batch}", intensity=point.intensity(batch, self.own.precision))
+            for batch in _BATCHES
         )
         return Lesson(
             topic="Fully connected",
@@ -149,11 +150,11 @@ class _Example:
             size_in=_scaled(self.shape.size_in, up, down), size_out=_scaled(self.shape.size_out, up, down)
         )
 
-    def _step(self, label: str, shape: ConvShape, *, is_own: bool) -> Step:
-        return Step(label=label, intensity=shape.intensity(self.batch, self.own.precision), is_own=is_own)
+    def _step(self, label: str, shape: ConvShape, *, is_own: bool) -> LayerVariant:
+        return LayerVariant(label=label, intensity=shape.intensity(self.batch, self.own.precision), is_own=is_own)
 
     @staticmethod
-    def _ends(steps: tuple[Step, ...]) -> str:
+    def _ends(steps: tuple[LayerVariant, ...]) -> str:
         first, last = steps[0], steps[-1]
         return f"{first.intensity:.3g} operations per byte at {first.label}, {last.intensity:.3g} at {last.label}"
 

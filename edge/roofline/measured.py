@@ -12,7 +12,7 @@ from typing import Any
 
 from edge.types import Precision
 
-__all__ = ["THIS", "MeasuredMachine", "Rate", "Step", "WorkingSet"]
+__all__ = ["THIS", "MeasuredMachine", "MemoryLevel", "Rate", "WorkingSet"]
 
 THIS = "this"
 _SAME_STEP = 0.75  # a working set that moves at this part of the rate of a step, or faster, belongs to it
@@ -53,7 +53,7 @@ class WorkingSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class MemoryLevel:
     """Working sets of up to so many bytes that move at much the same rate: a cache; the last one is the memory."""
 
     up_to_bytes: int
@@ -125,15 +125,15 @@ class MeasuredMachine:
         return max((one.rate for one in self.sets[max(no_larger - 1, 0) :]), key=lambda rate: rate.best)
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[MemoryLevel, ...]:
         """The bandwidths as a few steps, fastest first; what the caches are, as far as it can be seen from outside."""
-        found: list[Step] = []
+        found: list[MemoryLevel] = []
         for one in self.sets:
             rate = self.bandwidth(one.size_bytes)
             if found and rate >= _SAME_STEP * found[-1].bytes_per_s:
                 found[-1] = replace(found[-1], up_to_bytes=one.size_bytes)
             else:
-                found.append(Step(up_to_bytes=one.size_bytes, bytes_per_s=rate))
+                found.append(MemoryLevel(up_to_bytes=one.size_bytes, bytes_per_s=rate))
         return tuple(found)
 
     @property

@@ -37,7 +37,7 @@ class Architecture(_Facts, frozen=True, kw_only=True):
     sparse_factor: Positive = 1
 
 
-class Gpu(_Facts, frozen=True, kw_only=True):
+class GpuSpec(_Facts, frozen=True, kw_only=True):
     """`mhz` is the highest clock; `l2_mib` is None where it is not known."""
 
     sm_count: Count
@@ -78,7 +78,7 @@ class Dla(_Facts, frozen=True, kw_only=True):
     source: str
 
 
-class Decoder(_Facts, frozen=True, kw_only=True):
+class DecoderSpec(_Facts, frozen=True, kw_only=True):
     """By codec: how many streams of which size and rate at once, or frames per second at 1080p."""
 
     source: str
@@ -112,11 +112,11 @@ class MachineFacts(_Facts, frozen=True, kw_only=True):
 
     name: str
     architecture: str
-    gpu: Gpu
+    gpu: GpuSpec
     memory: Memory
     cpu: Cpu | None = None
     dla: Dla | None = None
-    decoder: Decoder | None = None
+    decoder: DecoderSpec | None = None
     advertised: Advertised | None = None
     modes: dict[str, Mode] = {}
     modes_source: str | None = None

@@ -20,7 +20,7 @@ from edge.engine.kinds import AUTO, choose_kind, kinds
 from edge.engine.pipeline_model import read_model
 from edge.errors import ConfigError, EdgeError
 from edge.media.gstreamer.binding import load as load_gstreamer
-from edge.runtime.serve.admission import judge, measure_engine
+from edge.runtime.serve.admission import judge_admission, measure_engine
 from edge.runtime.serve.engine import start_engine
 from edge.runtime.serve.streams import stated_rates
 from edge.runtime.serve.warm_up import warm_up
@@ -62,7 +62,7 @@ def examine_pipeline(path: Path) -> DoctorFinding:
     engine = start_engine(pipeline, read_model(pipeline), None).engine
     try:
         warm_up(engine)
-        verdict = judge(measure_engine(engine), stated_rates(pipeline))
+        verdict = judge_admission(measure_engine(engine), stated_rates(pipeline))
     finally:
         engine.close()
     return DoctorFinding(

@@ -14,11 +14,11 @@ from edge.track.geometry import Anchor, Line, Zone, anchors
 from edge.track.watch import Seen, Watch
 from edge.types import FrameHeader, FrameResult
 
-__all__ = ["Follower", "Rules"]
+__all__ = ["Follower", "WatchRules"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class WatchRules:
     """What is watched for in one stream; `classes` is how many class ids the model has."""
 
     zones: Sequence[Zone]
@@ -32,7 +32,7 @@ class Rules:
 class Follower:
     """Used by one thread at a time."""
 
-    def __init__(self, tracker: Tracker, rules: Rules) -> None:
+    def __init__(self, tracker: Tracker, rules: WatchRules) -> None:
         self._tracker = tracker
         self._anchor = rules.anchor
         self._lost_ns = round(rules.lost_s * 1e9)

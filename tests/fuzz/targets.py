@@ -22,7 +22,7 @@ from edge.bundle.manifest import decode_manifest, encode_manifest
 from edge.calibrate.cache import cache_text, parse_cache
 from edge.calibrate.table import CalibrationTable, DatasetId, Evidence, MadeBy, ModelId, TensorRange
 from edge.calibrate.table_file import read_table, table_text, write_table
-from edge.client.order import Order
+from edge.client.order import Resequencer
 from edge.config.load import load_pipeline
 from edge.config.targets import load_inventory
 from edge.errors import EdgeError
@@ -86,7 +86,7 @@ def _inventory(data: bytes) -> None:
 
 def _messages(data: bytes) -> None:
     """Each line is a message; a subscriber's program gets each number once, and in order."""
-    order = Order(wait_s=2.0, most_held=50)
+    order = Resequencer(wait_s=2.0, most_held=50)
     seen: dict[tuple, list[int]] = {}
     for second, line in enumerate(data.split(b"\n")):
         message = message_from_payload(line)

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from edge.capacity.demand import Camera, Origin, video_from_text
+from edge.capacity.demand import Origin, StreamDemand, video_from_text
 from edge.capacity.fit import answer_of
 from edge.capacity.here import measured_platform
 from edge.capacity.loads import loads_of
@@ -32,7 +32,9 @@ def pipeline(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def work(pipeline):
-    cameras = [Camera(id=one.id, video=VIDEO, wanted_fps=15, origin=Origin.STATED) for one in pipeline.config.streams]
+    cameras = [
+        StreamDemand(id=one.id, video=VIDEO, wanted_fps=15, origin=Origin.STATED) for one in pipeline.config.streams
+    ]
     return work_of(pipeline, model_of_pipeline(pipeline), cameras)
 
 

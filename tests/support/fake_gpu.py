@@ -7,13 +7,13 @@ from pathlib import Path
 from unittest import mock
 
 from edge.engine.tensorrt import facts
-from edge.engine.tensorrt.machine import Machine
+from edge.engine.tensorrt.machine import ThisMachine
 from tests.support import fake_tensorrt
 from tests.support.cuda_driver import stand_in
 
 __all__ = ["BOARD", "WORKER", "fake_board", "fake_gpu"]
 
-BOARD = Machine(
+BOARD = ThisMachine(
     architecture="aarch64",
     python="3.10",
     board="NVIDIA Jetson Orin Nano",

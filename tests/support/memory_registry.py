@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from edge.registry.artifact import Artifact, Layer, decode_artifact
+from edge.registry.artifact import Artifact, ArtifactLayer, decode_artifact
 from edge.registry.problems import refused
 from edge.registry.reference import Reference
 
@@ -43,16 +43,16 @@ class MemoryRegistry:
             ("application/vnd.edge-deploy.signature.v1", signature),
             *(("application/vnd.edge-deploy.file.v1", content) for content in files.values()),
         ):
-            layer = Layer(media_type, hashlib.sha256(content).hexdigest(), len(content))
+            layer = ArtifactLayer(media_type, hashlib.sha256(content).hexdigest(), len(content))
             self.blobs[layer.sha256] = content
             layers.append(layer)
         return self.tag(json.dumps(make(layers[0], layers[1], layers[2:], annotations={})).encode(), "latest")
 
     # What `RegistryWriter` does.
-    def has(self, layer: Layer) -> bool:
+    def has(self, layer: ArtifactLayer) -> bool:
         return layer.sha256 in self.blobs
 
-    def put(self, layer: Layer, path: Path) -> None:
+    def put(self, layer: ArtifactLayer, path: Path) -> None:
         self.blobs[layer.sha256] = path.read_bytes()
 
     def put_manifest(self, manifest: Mapping[str, Any], tag: str) -> str:
@@ -90,7 +90,7 @@ class MemoryClient:
         content, digest = self.manifest(tag)
         return decode_artifact(content, where=self.name_of(tag)), digest
 
-    def blob(self, layer: Layer, *, most_bytes: int) -> bytes:
+    def blob(self, layer: ArtifactLayer, *, most_bytes: int) -> bytes:
         self._registry.ask()
         return self._registry.blobs[layer.sha256]
 

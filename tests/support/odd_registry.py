@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from edge.bundle.folder import Bundle
-from edge.registry.artifact import FILE, MANIFEST, OCI_MANIFEST, SIGNATURE, Layer, encode_artifact
+from edge.registry.artifact import FILE, MANIFEST, OCI_MANIFEST, SIGNATURE, ArtifactLayer, encode_artifact
 from edge.registry.reference import Reference
 from tests.support.certificates import make_certificates
 
@@ -126,11 +126,11 @@ class OddRegistry:
     def take(self, bundle: Bundle, *, tag: str = "stable-all", signature: bytes | None = None) -> None:
         """Hold a release as `publish` would leave it."""
         parts = {MANIFEST: bundle.manifest_bytes, SIGNATURE: signature or bundle.signature}
-        manifest, signed = (Layer(kind, self._put(content), len(content)) for kind, content in parts.items())
+        manifest, signed = (ArtifactLayer(kind, self._put(content), len(content)) for kind, content in parts.items())
         files = []
         for one in bundle.manifest.files:
             self._put(bundle.path_of(one).read_bytes())
-            files.append(Layer(FILE, one.sha256, one.length_bytes, one.path))
+            files.append(ArtifactLayer(FILE, one.sha256, one.length_bytes, one.path))
         self.tags[tag] = json.dumps(encode_artifact(manifest, signed, files, annotations={})).encode()
 
     def _put(self, content: bytes) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from edge.config.schema import MqttConfig
-from edge.protocols import Message
+from edge.protocols import TopicMessage
 from edge.publish.frame import FrameMessage
 from edge.publish.mqtt.publisher import MqttPublisher
 from edge.publish.mqtt.trouble import BrokerBackoff
@@ -41,7 +41,7 @@ def main(port: str, ring: str, epoch: str, numbers: str, max_bytes: str, spool: 
         time.sleep(0.0005)
 
 
-def _message(seq: int, epoch: int) -> Message:
+def _message(seq: int, epoch: int) -> TopicMessage:
     """Return a frame as the pipeline publishes it, or a message that is encoded already."""
     if seq % 3 == 0:
         return detections(seq, epoch=epoch, count=seq % 20)

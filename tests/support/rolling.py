@@ -10,10 +10,10 @@ from edge.deploy.publish.binding import RegistryWriter
 from edge.deploy.publish.publish import publish
 from edge.deploy.rollout.kept import KeptRollout
 from edge.deploy.rollout.rings import PublishedRelease, RingTags
-from edge.deploy.rollout.rollout import Rollout
+from edge.deploy.rollout.rollout import ChannelRollout
 from edge.errors import DeployError
 from edge.registry.client import RegistryClient
-from edge.rollout.device import Device, Verdict
+from edge.rollout.device import Device, ReleaseOutcome
 from tests.support.django_registry import DjangoRegistry
 from tests.support.registry import Registry
 
@@ -49,7 +49,7 @@ class RollingDesk:
         self.writer = RegistryWriter(reference, login=registry.login, ca=ca, is_basic=self.client.is_basic)
         self.kept = KeptRollout(self.client, self.writer, "stable", settle_s=settle_s, pause=pause)
         self.tags = RingTags(self.client, self.writer)
-        self.rollout = Rollout(self.kept, self.tags, who=who, clock=clock)
+        self.rollout = ChannelRollout(self.kept, self.tags, who=who, clock=clock)
 
     def close(self) -> None:
         self.client.close()
@@ -79,7 +79,9 @@ def devices(ring: str, count: int, *, release: str | None = None, bad: int = 0, 
             name=f"north/{ring}-{number:02d}",
             ring=ring,
             is_there=number < count - away,
-            switched=None if release is None else Verdict(release, "rolled-back" if number < bad else "committed"),
+            switched=None
+            if release is None
+            else ReleaseOutcome(release, "rolled-back" if number < bad else "committed"),
         )
         for number in range(count)
     ]

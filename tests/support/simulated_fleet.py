@@ -21,9 +21,9 @@ from edge.bundle.manifest import Manifest, Role, decode_manifest, encode_manifes
 from edge.delivery.options import DeliveryOptions
 from edge.deploy.rollout.kept import KeptRollout
 from edge.deploy.rollout.rings import PublishedRelease, RingTags
-from edge.deploy.rollout.rollout import Rollout
+from edge.deploy.rollout.rollout import ChannelRollout
 from edge.registry.artifact import encode_artifact
-from edge.rollout.device import Device, Verdict
+from edge.rollout.device import Device, ReleaseOutcome
 from edge.rollout.rules import Rules
 from edge.runtime.pull.pull import pull
 from edge.runtime.pull.record import PullRecord
@@ -85,8 +85,8 @@ class FieldDevice:
     def words(self) -> Device:
         """Return what the broker keeps of it; a liar says of every switch what it was told to say."""
         last, record = self.last, self.record
-        switched = None if last is None else Verdict(last.release, self.lie or last.result, reason=last.reason)
-        pulled = None if record is None else Verdict(record.release, record.result, record.code, record.problem)
+        switched = None if last is None else ReleaseOutcome(last.release, self.lie or last.result, reason=last.reason)
+        pulled = None if record is None else ReleaseOutcome(record.release, record.result, record.code, record.problem)
         return Device(name=self.name, ring=self.ring, is_there=self.is_there, switched=switched, pulled=pulled)
 
 
@@ -280,7 +280,7 @@ class SimulatedFleet:
         client: Any = self.registry.client()
         writer: Any = self.registry
         kept = KeptRollout(client, writer, "stable", pause=lambda seconds: None)
-        self.rollout = Rollout(kept, RingTags(client, writer), who="me@desk", clock=self.clock)
+        self.rollout = ChannelRollout(kept, RingTags(client, writer), who="me@desk", clock=self.clock)
 
     def clock(self) -> datetime:
         return _BEGAN + timedelta(seconds=int(self.now_s))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from edge.media.rate import RateLimit
-from edge.media.shedding import Order
+from edge.media.shedding import SheddingOrder
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.rows import Batch, Turn
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, StreamId
@@ -89,7 +89,7 @@ class _Stream:
         self.is_reading = True
         self.has_ended = False
         self.reads = 0
-        self.order = Order()
+        self.order = SheddingOrder()
         self._limit: tuple[float, RateLimit] | None = None
 
     def start(self) -> None:
@@ -271,7 +271,7 @@ class Simulation:
         return {name: stream.told for name, stream in self._streams.items()}
 
     @property
-    def orders(self) -> dict[str, Order]:
+    def orders(self) -> dict[str, SheddingOrder]:
         """What each stream is to leave out."""
         return {name: stream.order for name, stream in self._streams.items()}
 

@@ -11,7 +11,7 @@ Steps 2 and 4 may go by a measure of their own (`search`).
 Nothing here knows an engine, an image or a label: `Measure` does, and is handed in.
 """
 
-from edge.calibrate.search.choice import Choice, ChoiceKey, FloatLimits, Layer, Measure
-from edge.calibrate.search.search import Found, search
+from edge.calibrate.search.choice import ChoiceKey, FloatLimits, Int8Choice, Layer, Measure
+from edge.calibrate.search.search import SearchResult, search
 
-__all__ = ["Choice", "ChoiceKey", "FloatLimits", "Found", "Layer", "Measure", "search"]
+__all__ = ["ChoiceKey", "FloatLimits", "Int8Choice", "Layer", "Measure", "SearchResult", "search"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-__all__ = ["Choice", "ChoiceKey", "FloatLimits", "Layer", "Measure", "Measured", "worth"]
+__all__ = ["ChoiceKey", "FloatLimits", "Int8Choice", "Layer", "Measure", "MeasuredChoice", "worth"]
 
 ChoiceKey = tuple[frozenset[tuple[str, str]], frozenset[str]]
 
@@ -51,7 +51,7 @@ class FloatLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Int8Choice:
     """A method for each tensor, and the layers that stay in float with the reason for each."""
 
     methods: Mapping[str, str]
@@ -62,20 +62,20 @@ class Choice:
         """What makes it another model than that of another choice; reasons do not."""
         return frozenset(self.methods.items()), frozenset(self.floats)
 
-    def with_method(self, tensor: str, method: str) -> Choice:
+    def with_method(self, tensor: str, method: str) -> Int8Choice:
         """Return the same with another method for one tensor."""
         return replace(self, methods={**self.methods, tensor: method})
 
-    def with_floats(self, layers: Sequence[Layer], why: str) -> Choice:
+    def with_floats(self, layers: Sequence[Layer], why: str) -> Int8Choice:
         """Return the same with more layers in float."""
         return replace(self, floats={**dict.fromkeys((layer.name for layer in layers), why), **self.floats})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredChoice:
     """A choice, the error of its outputs on each of some images (0 is as float), and its part of the work in float."""
 
-    choice: Choice
+    choice: Int8Choice
     errors: tuple[float, ...]
     float_share: float
 
@@ -89,11 +89,11 @@ class Measured:
         """What choices are compared by."""
         return self.error * (1 + _WORTH_OF_SHARE * self.float_share)
 
-    def gain_over(self, other: Measured) -> float:
+    def gain_over(self, other: MeasuredChoice) -> float:
         """Return by how much the error is smaller than that of `other` on the same images, as a part of it."""
         return 1 - self.error / other.error if other.error else 0.0
 
-    def is_surely_better_than(self, other: Measured) -> bool:
+    def is_surely_better_than(self, other: MeasuredChoice) -> bool:
         """Return whether it costs less than `other` by more than chance makes of the same images."""
         falls = [before - after for before, after in zip(other.errors, self.errors, strict=True)]
         by_chance = statistics.stdev(falls) / math.sqrt(len(falls)) if len(falls) > 1 else 0.0
@@ -103,6 +103,6 @@ class Measured:
 class Measure(Protocol):
     """Returns the errors at the model's outputs of each of some choices, in their order; equal for equal choices."""
 
-    def __call__(self, choices: Sequence[Choice], images: range) -> list[tuple[float, ...]]:
+    def __call__(self, choices: Sequence[Int8Choice], images: range) -> list[tuple[float, ...]]:
         """Return errors on each of `images`, by number; 0 for outputs equal to those of the float model."""
         ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from edge.calibrate.search.choice import Choice, Layer, worth
+from edge.calibrate.search.choice import Int8Choice, Layer, worth
 from edge.calibrate.search.measurements import Measurements
 
 __all__ = ["filled_up", "with_better_floats"]
@@ -18,7 +18,7 @@ _NEIGHBOURS = 4  # layers that are tried together first
 _MOST_TRIALS = 24  # layers that are tried alone; a model of no more of them needs no neighbourhoods
 
 
-def with_better_floats(measurements: Measurements, now: Choice) -> Choice:
+def with_better_floats(measurements: Measurements, now: Int8Choice) -> Int8Choice:
     """Return `now` with more layers in float, or as it is."""
     layers = _promising(measurements, now, measurements.int8_layers(now))
     before, *alone = measurements.explored([now, *(now.with_floats([layer], "") for layer in layers)])
@@ -30,7 +30,7 @@ def with_better_floats(measurements: Measurements, now: Choice) -> Choice:
     return measurements.better(now, [*_grown(measurements, now, worth), *_grown(measurements, now, _gain)])
 
 
-def _promising(measurements: Measurements, now: Choice, layers: Sequence[Layer]) -> list[Layer]:
+def _promising(measurements: Measurements, now: Int8Choice, layers: Sequence[Layer]) -> list[Layer]:
     """Return the layers whose neighbourhoods gain most in float: half of them for the work, half whatever it costs."""
     if len(layers) <= _MOST_TRIALS:
         return list(layers)
@@ -43,7 +43,7 @@ def _promising(measurements: Measurements, now: Choice, layers: Sequence[Layer])
     return [layer for i in sorted(chosen) for layer in parts[i]]
 
 
-def filled_up(measurements: Measurements, now: Choice) -> Choice:
+def filled_up(measurements: Measurements, now: Int8Choice) -> Int8Choice:
     """Return `now` with as many useful layers in float as the limits allow, by what they gained alone."""
     for layer in sorted(measurements.gains, key=lambda layer: -worth(measurements.gains[layer], layer)):
         larger = now.with_floats([layer], f"{measurements.gains[layer]:.1%} less error, needed for the promise")
@@ -51,7 +51,7 @@ def filled_up(measurements: Measurements, now: Choice) -> Choice:
     return now
 
 
-def _grown(measurements: Measurements, now: Choice, rank: Callable[[float, Layer], float]) -> Iterator[Choice]:
+def _grown(measurements: Measurements, now: Int8Choice, rank: Callable[[float, Layer], float]) -> Iterator[Int8Choice]:
     """Yield `now` with one, two, three more layers in float, the best ones first, what is not allowed left out."""
     size = 0
     for layer in sorted(measurements.gains, key=lambda layer: -rank(measurements.gains[layer], layer)):

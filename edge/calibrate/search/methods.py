@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from edge.calibrate.search.choice import Choice, Layer, worth
+from edge.calibrate.search.choice import Int8Choice, Layer, worth
 from edge.calibrate.search.measurements import Measurements
 
 __all__ = ["best_group", "best_method"]
@@ -13,12 +13,12 @@ __all__ = ["best_group", "best_method"]
 _FINALISTS = 3
 
 
-def best_method(measurements: Measurements, now: Choice) -> Choice:
+def best_method(measurements: Measurements, now: Int8Choice) -> Int8Choice:
     """Return the best choice that has one method for all tensors, with the float layers of `now`."""
     return _cheapest(measurements, list(_with_each_method(measurements, now)))
 
 
-def best_group(measurements: Measurements, now: Choice) -> Choice:
+def best_group(measurements: Measurements, now: Int8Choice) -> Int8Choice:
     """Return the best choice of a method for all tensors and a group of layers in float, if better than `now`."""
     groups = {
         "one of the last layers": _last_layers(measurements, now),
@@ -33,7 +33,7 @@ def best_group(measurements: Measurements, now: Choice) -> Choice:
     )
 
 
-def _last_layers(measurements: Measurements, now: Choice) -> list[Layer]:
+def _last_layers(measurements: Measurements, now: Int8Choice) -> list[Layer]:
     """Return the last layers; of more than are allowed those that gain most for their work alone, as many as may be."""
     last = [layer for layer in measurements.layers if layer.is_last]
     if measurements.is_allowed(now.with_floats(last, "")):
@@ -47,7 +47,7 @@ def _last_layers(measurements: Measurements, now: Choice) -> list[Layer]:
     return chosen
 
 
-def _cheapest(measurements: Measurements, choices: Sequence[Choice]) -> Choice:
+def _cheapest(measurements: Measurements, choices: Sequence[Int8Choice]) -> Int8Choice:
     """Return the one that costs least on all images: so few choices, and so different ones, find nothing by chance."""
     tried = sorted(measurements.explored(choices), key=lambda one: one.cost)
     finalists = [one.choice for one in tried[:_FINALISTS]]
@@ -55,7 +55,7 @@ def _cheapest(measurements: Measurements, choices: Sequence[Choice]) -> Choice:
     return min(measurements.measured(in_order), key=lambda one: one.cost).choice
 
 
-def _with_each_method(measurements: Measurements, choice: Choice) -> Iterator[Choice]:
+def _with_each_method(measurements: Measurements, choice: Int8Choice) -> Iterator[Int8Choice]:
     for method in _methods(measurements):
         yield replace(choice, methods=dict.fromkeys(measurements.ranges, method))
 

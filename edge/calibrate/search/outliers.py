@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edge.calibrate.search.choice import Choice, Layer
+from edge.calibrate.search.choice import Int8Choice, Layer
 from edge.calibrate.search.measurements import Measurements
 
 __all__ = ["without_outliers"]
@@ -14,7 +14,7 @@ _LARGE = 0.2  # of the error now: far more than chance does
 _MOST = 4  # outliers; a model with more of them is not mended layer by layer
 
 
-def without_outliers(measurements: Measurements, now: Choice) -> Choice:
+def without_outliers(measurements: Measurements, now: Int8Choice) -> Int8Choice:
     """Return `now` with the outliers in float, as far as the limits allow."""
     for _ in range(_MOST):
         layer = _worst(measurements, now, measurements.int8_layers(now), _PARTS)
@@ -28,7 +28,7 @@ def without_outliers(measurements: Measurements, now: Choice) -> Choice:
     return now
 
 
-def _worst(measurements: Measurements, now: Choice, layers: Sequence[Layer], parts: int) -> Layer | None:
+def _worst(measurements: Measurements, now: Int8Choice, layers: Sequence[Layer], parts: int) -> Layer | None:
     """Return the layer that is found by always taking the part whose return to float helps most."""
     while len(layers) > 1:
         size = -(-len(layers) // parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from edge.calibrate.search.choice import Choice
+from edge.calibrate.search.choice import Int8Choice
 from edge.calibrate.search.measurements import Measurements
 
 __all__ = ["with_better_ranges"]
@@ -15,7 +15,7 @@ _MOST_TRIALS = 12  # those closest to the range of now: what is far off seldom h
 _SIZES = (1, 2, 3, 4, 6, 8, 12)
 
 
-def with_better_ranges(measurements: Measurements, now: Choice) -> Choice:
+def with_better_ranges(measurements: Measurements, now: Int8Choice) -> Int8Choice:
     """Return `now` with other methods for some tensors, or as it is."""
     pairs = sorted(_alternatives(measurements, now), key=lambda pair: _distance(measurements, now, *pair))[
         :_MOST_TRIALS
@@ -32,7 +32,7 @@ def with_better_ranges(measurements: Measurements, now: Choice) -> Choice:
     return measurements.better(now, [grown[size - 1] for size in _SIZES if size <= len(grown)])
 
 
-def _alternatives(measurements: Measurements, now: Choice) -> Iterator[tuple[str, str]]:
+def _alternatives(measurements: Measurements, now: Int8Choice) -> Iterator[tuple[str, str]]:
     """Yield tensors and methods whose ranges are really different ones."""
     for tensor, ranges in measurements.ranges.items():
         seen = [ranges[now.methods[tensor]]]
@@ -42,6 +42,6 @@ def _alternatives(measurements: Measurements, now: Choice) -> Iterator[tuple[str
                 yield tensor, method
 
 
-def _distance(measurements: Measurements, now: Choice, tensor: str, method: str) -> float:
+def _distance(measurements: Measurements, now: Int8Choice, tensor: str, method: str) -> float:
     ranges = measurements.ranges[tensor]
     return abs(math.log(ranges[method] / ranges[now.methods[tensor]]))

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from edge.calibrate.search.choice import Choice, FloatLimits, Layer, Measure, Measured
+from edge.calibrate.search.choice import FloatLimits, Int8Choice, Layer, Measure, MeasuredChoice
 from edge.calibrate.search.floats import filled_up, with_better_floats
 from edge.calibrate.search.measurements import Measurements
 from edge.calibrate.search.methods import best_group, best_method
 from edge.calibrate.search.outliers import without_outliers
 from edge.calibrate.search.ranges import with_better_ranges
 
-__all__ = ["Found", "search"]
+__all__ = ["SearchResult", "search"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """What came out, and what each step came to on all images, by its name."""
 
-    best: Measured
-    steps: Mapping[str, Measured]
+    best: MeasuredChoice
+    steps: Mapping[str, MeasuredChoice]
     measurements: Measurements
     steady: Measurements
 
-    def widened(self, limits: FloatLimits) -> Found:
+    def widened(self, limits: FloatLimits) -> SearchResult:
         """Return what comes out when more may stay in float, as far as that seems to help."""
         for measurements in (self.measurements, self.steady):
             measurements.widen(limits)
@@ -42,7 +42,7 @@ def search(
     steady: Measure | None = None,
     floats: Mapping[str, str] | None = None,
     limits: FloatLimits | None = None,
-) -> Found:
+) -> SearchResult:
     """Return the best choice that was found.
 
     Args:
@@ -56,16 +56,16 @@ def search(
     """
     measurements = Measurements(ranges, layers, limits or FloatLimits(), measure, images)
     calm = measurements if steady is None else Measurements(ranges, layers, limits or FloatLimits(), steady, images)
-    now, choices = Choice(methods={}, floats=dict(floats or {})), {}
+    now, choices = Int8Choice(methods={}, floats=dict(floats or {})), {}
     for name, step in _STEPS.items():
         now = choices[name] = (
             _by_both(measurements, now, step(calm, now)) if step in _BY_LAYER else step(measurements, now)
         )
     steps = dict(zip(choices, measurements.measured(list(choices.values())), strict=True))
-    return Found(best=steps[name], steps=steps, measurements=measurements, steady=calm)
+    return SearchResult(best=steps[name], steps=steps, measurements=measurements, steady=calm)
 
 
-def _by_both(measurements: Measurements, now: Choice, then: Choice) -> Choice:
+def _by_both(measurements: Measurements, now: Int8Choice, then: Int8Choice) -> Int8Choice:
     """Return `then`, which another measure has found, or `now` if `measurements` is sure that it is worse."""
     before, after = measurements.measured([now, then])
     return now if before.is_surely_better_than(after) else then

@@ -11,7 +11,7 @@ from edge.deploy.new.places import Place
 from edge.deploy.new.secrets import Ask, Secrets
 from edge.deploy.new.side_by_side import Attempt
 from edge.errors import EdgeError, SourceError
-from edge.media.first_look import Look, look_at
+from edge.media.first_look import FirstLook, look_at
 
 __all__ = ["FoundCamera", "attempt_of", "camera_of", "logins_of", "wanting"]
 
@@ -26,13 +26,13 @@ class FoundCamera:
     """
 
     place: Place
-    look: Look | None
+    look: FirstLook | None
     problem: EdgeError | None
     credential: str | None
     wants_login: bool = False
 
 
-def attempt_of(place: Place, login: Credential | None, *, within_s: float) -> Attempt[Look]:
+def attempt_of(place: Place, login: Credential | None, *, within_s: float) -> Attempt[FirstLook]:
     """Return how to look at a place."""
     pair = None if login is None else (login.user, login.password)
     address = replace(place.address, credential=pair)
@@ -71,7 +71,7 @@ def wanting(places: Sequence[Place], found: Mapping[str, object], ask: Ask) -> d
     }
 
 
-def camera_of(place: Place, found: Look | EdgeError, *, credential: str | None) -> FoundCamera:
+def camera_of(place: Place, found: FirstLook | EdgeError, *, credential: str | None) -> FoundCamera:
     """Return what came of a place; `credential` is the name of the secret that it took."""
     if not isinstance(found, EdgeError):
         return FoundCamera(place=place, look=found, problem=None, credential=credential)

@@ -11,7 +11,7 @@ from edge.config.schema import MqttConfig, TlsConfig
 from edge.config.yaml_file import scalar_text
 from edge.deploy.new.cameras import FoundCamera
 from edge.errors import EdgeError
-from edge.media.first_look import Look
+from edge.media.first_look import FirstLook
 from edge.types import ModelSpec
 from edge.untrusted import cleaned
 from edge.version import __version__
@@ -80,7 +80,7 @@ def batch_of(spec: ModelSpec, streams: int) -> tuple[int, str]:
     return most, why
 
 
-def look_text(look: Look) -> str:
+def look_text(look: FirstLook) -> str:
     """Return what was seen of a stream, in a line."""
     fps = [] if look.fps is None else [f"{look.fps:g} fps"]
     turned = [] if look.turn_deg is None else [f"sideways: players turn it by {look.turn_deg} degrees, this does not"]
@@ -127,7 +127,7 @@ def _streams(content: Content) -> Iterator[str]:
             yield from _not_seen(camera, camera.problem)
 
 
-def _seen(camera: FoundCamera, look: Look, snapshot: Path) -> Iterator[str]:
+def _seen(camera: FoundCamera, look: FirstLook, snapshot: Path) -> Iterator[str]:
     yield f"  - id: {scalar_text(camera.place.id)}  # {look_text(look)}; {cleaned(snapshot.name)}"
     note = _AS_A_CAMERA if camera.place.address.scheme == "file" else ""
     yield f"    uri: {scalar_text(camera.place.uri)}{note}"

@@ -21,7 +21,7 @@ from edge.deploy.new.places import Place, clips_of, path_text, places_of, slug
 from edge.deploy.new.secrets import Ask, Secrets
 from edge.deploy.new.side_by_side import Attempt, side_by_side
 from edge.errors import ConfigError, EdgeError, SourceError
-from edge.media.first_look import Look
+from edge.media.first_look import FirstLook
 from edge.media.images import encode_jpeg
 from edge.model.inspect import inspect_model
 from edge.untrusted import cleaned
@@ -118,9 +118,9 @@ def _looked(
 
 def _tried(
     request: Request, places: Sequence[Place], logins: Mapping[str, Credential | None]
-) -> dict[str, Look | str | EdgeError]:
+) -> dict[str, FirstLook | str | EdgeError]:
     """Return what comes of the cameras, and the broker, that `logins` names."""
-    attempts: dict[str, Attempt[Look | str]] = {
+    attempts: dict[str, Attempt[FirstLook | str]] = {
         place.id: attempt_of(place, logins[place.id], within_s=request.within_s)
         for place in places
         if place.id in logins
@@ -131,7 +131,7 @@ def _tried(
 
 
 def _camera(
-    request: Request, place: Place, found: Look | str | EdgeError, login: Credential | None, secrets: Secrets
+    request: Request, place: Place, found: FirstLook | str | EdgeError, login: Credential | None, secrets: Secrets
 ) -> FoundCamera:
     assert not isinstance(found, str)  # which is what comes of the broker
     if isinstance(found, EdgeError) or login is None:
@@ -148,14 +148,14 @@ def _broker_login(request: Request, secrets: Secrets) -> dict[str, Credential | 
     return {_BROKER: typed or secrets.kept(slug(config.host))}
 
 
-def _broker_attempt(request: Request, config: MqttConfig, login: Credential | None) -> Attempt[Look | str]:
+def _broker_attempt(request: Request, config: MqttConfig, login: Credential | None) -> Attempt[FirstLook | str]:
     return lambda is_stopped: try_broker(
         config, login=login, base_dir=Path(), within_s=request.within_s, is_stopped=is_stopped
     )
 
 
 def _broker(
-    request: Request, found: Look | str | EdgeError | None, login: Credential | None, secrets: Secrets
+    request: Request, found: FirstLook | str | EdgeError | None, login: Credential | None, secrets: Secrets
 ) -> Broker | None:
     if request.broker is None:
         return None

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from edge.errors import DeployError, MissingDependencyError
-from edge.registry.artifact import OCI_MANIFEST, Layer
+from edge.registry.artifact import OCI_MANIFEST, ArtifactLayer
 from edge.registry.client import host_of, token_in
 from edge.registry.https import tls_context
 from edge.registry.login import Login, read_challenge
@@ -54,12 +54,12 @@ class RegistryWriter:
         if "_provider" in self.__dict__:
             self._provider.session.close()
 
-    def has(self, layer: Layer) -> bool:
+    def has(self, layer: ArtifactLayer) -> bool:
         """Return whether a blob is there already."""
         where, told = _container(self._reference), {"digest": layer.digest}
         return bool(self._asked(lambda: self._provider.blob_exists(told, where)))
 
-    def put(self, layer: Layer, path: Path) -> None:
+    def put(self, layer: ArtifactLayer, path: Path) -> None:
         """Send a blob that lies in the file `path`; DeployError `bundle.file` if that cannot be read any longer."""
         url, what = f"https://{_container(self._reference).upload_blob_url()}", layer.digest[:19]
         begun = self._taken(lambda: self._provider.do_request(url, "POST", headers={"Content-Length": "0"}), what)

@@ -16,7 +16,7 @@ from edge.bundle.folder import Bundle
 from edge.bundle.manifest import Manifest
 from edge.deploy.publish.binding import RegistryWriter
 from edge.deploy.publish.kept_login import kept_login
-from edge.registry.artifact import EMPTY, EMPTY_CONTENT, FILE, MANIFEST, SIGNATURE, Layer, encode_artifact
+from edge.registry.artifact import EMPTY, EMPTY_CONTENT, FILE, MANIFEST, SIGNATURE, ArtifactLayer, encode_artifact
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
@@ -97,10 +97,10 @@ def _is_basic(reference: Reference, login: Login | None, ca: Path | None) -> boo
 
 
 @contextmanager
-def _layers(bundle: Bundle) -> Iterator[dict[Layer, Path]]:
+def _layers(bundle: Bundle) -> Iterator[dict[ArtifactLayer, Path]]:
     """Give each layer and where its content lies: manifest, signature, then files by path, each content once."""
     with tempfile.TemporaryDirectory(prefix="edge-publish.") as folder:
-        made: dict[Layer, Path] = {}
+        made: dict[ArtifactLayer, Path] = {}
         for media_type, name, content in (
             (MANIFEST, MANIFEST_FILE, bundle.manifest_bytes),
             (SIGNATURE, SIGNATURE_FILE, bundle.signature),
@@ -108,12 +108,12 @@ def _layers(bundle: Bundle) -> Iterator[dict[Layer, Path]]:
         ):
             path = Path(folder) / name
             path.write_bytes(content)
-            made[Layer(media_type, hashlib.sha256(content).hexdigest(), len(content), name)] = path
+            made[ArtifactLayer(media_type, hashlib.sha256(content).hexdigest(), len(content), name)] = path
         known: set[str] = set()
         for file in bundle.manifest.files:
             if file.sha256 not in known:
                 known.add(file.sha256)
-                made[Layer(FILE, file.sha256, file.length_bytes, file.path)] = bundle.path_of(file)
+                made[ArtifactLayer(FILE, file.sha256, file.length_bytes, file.path)] = bundle.path_of(file)
         yield made
 
 

@@ -18,7 +18,7 @@ from edge.publish.device_messages import DeployMessage, PullMessage, StateMessag
 from edge.publish.message import WireMessage
 from edge.publish.mqtt.subscriber import Arrival, Subscriber
 from edge.registry.client import host_of
-from edge.rollout.device import Device, Verdict
+from edge.rollout.device import Device, ReleaseOutcome
 
 __all__ = ["Heard", "Hearing"]
 
@@ -70,10 +70,12 @@ class Heard:
             name=name,
             ring=pull.ring,
             is_there=self.state is not None and self.state.state != "offline",
-            switched=None if deploy is None else Verdict(deploy.release, deploy.result, reason=_short(deploy.reason)),
+            switched=None
+            if deploy is None
+            else ReleaseOutcome(deploy.release, deploy.result, reason=_short(deploy.reason)),
             pulled=None
             if pull.result is None
-            else Verdict(pull.release, pull.result, _short(pull.code), _short(pull.reason)),
+            else ReleaseOutcome(pull.release, pull.result, _short(pull.code), _short(pull.reason)),
         )
 
 

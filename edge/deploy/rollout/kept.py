@@ -15,7 +15,7 @@ from pathlib import Path
 
 from edge.deploy.publish.binding import RegistryWriter
 from edge.errors import DeployError
-from edge.registry.artifact import EMPTY_CONTENT, EMPTY_LAYER, Layer
+from edge.registry.artifact import EMPTY_CONTENT, EMPTY_LAYER, ArtifactLayer
 from edge.registry.client import RegistryClient
 from edge.registry.note import encode_note, layer_of_note
 from edge.rollout.state import RolloutState, decode_state, encode_state
@@ -80,7 +80,7 @@ class KeptRollout:
             DeployError: `lock.rings`, if somebody else has changed it meanwhile, or does so now.
         """
         content = encode_state(state)
-        layer = Layer(_DOCUMENT, hashlib.sha256(content).hexdigest(), len(content), "rollout.json")
+        layer = ArtifactLayer(_DOCUMENT, hashlib.sha256(content).hexdigest(), len(content), "rollout.json")
         put_blob(self._writer, layer, content)
         put_blob(self._writer, EMPTY_LAYER, EMPTY_CONTENT)
         began_s = time.monotonic()
@@ -102,7 +102,7 @@ class KeptRollout:
             raise _overtaken(self._client.name_of(self.tag), after)
 
 
-def put_blob(writer: RegistryWriter, layer: Layer, content: bytes) -> None:
+def put_blob(writer: RegistryWriter, layer: ArtifactLayer, content: bytes) -> None:
     """Send a small blob, unless it is there."""
     if writer.has(layer):
         return

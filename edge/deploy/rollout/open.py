@@ -11,7 +11,7 @@ from edge.deploy.publish.binding import RegistryWriter
 from edge.deploy.publish.kept_login import kept_login
 from edge.deploy.rollout.kept import KeptRollout
 from edge.deploy.rollout.rings import RingTags
-from edge.deploy.rollout.rollout import Rollout, who_am_i
+from edge.deploy.rollout.rollout import ChannelRollout, who_am_i
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
@@ -28,9 +28,9 @@ class RolloutDesk:
     _client: RegistryClient
     _writer: RegistryWriter
 
-    def rollout(self, channel: str) -> Rollout:
+    def rollout(self, channel: str) -> ChannelRollout:
         """Return the rollout of a channel."""
-        return Rollout(KeptRollout(self._client, self._writer, channel), self.tags, who=who_am_i())
+        return ChannelRollout(KeptRollout(self._client, self._writer, channel), self.tags, who=who_am_i())
 
 
 @contextmanager

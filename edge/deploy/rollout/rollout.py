@@ -26,7 +26,7 @@ from edge.rollout.rules import Rules
 from edge.rollout.state import RingState, RolloutState
 from edge.untrusted import cleaned
 
-__all__ = ["Look", "Rollout", "this_second", "who_am_i"]
+__all__ = ["ChannelRollout", "Look", "this_second", "who_am_i"]
 
 _NOTES_S = 600.0
 
@@ -61,7 +61,7 @@ def who_am_i() -> str:
     return cleaned(f"{user}@{socket.gethostname()}")[:80]
 
 
-class Rollout:
+class ChannelRollout:
     """The rollout of one channel. Every method raises DeployError `registry.*`, and `lock.rings` where it writes."""
 
     def __init__(

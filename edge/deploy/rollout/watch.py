@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from edge.deadline import Deadline
 from edge.deploy.rollout.hearing import Hearing
-from edge.deploy.rollout.rollout import Look, Rollout
+from edge.deploy.rollout.rollout import ChannelRollout, Look
 from edge.errors import DeployError, PublishError
 from edge.rollout.state import RolloutState
 
@@ -34,7 +34,7 @@ def hear_all(hearing: Hearing) -> None:
 
 
 def watch(
-    rollout: Rollout,
+    rollout: ChannelRollout,
     hearing: Hearing,
     *,
     repository: str,
@@ -69,7 +69,7 @@ def watch(
 
 
 def _step(
-    rollout: Rollout,
+    rollout: ChannelRollout,
     hearing: Hearing,
     repository: str,
     channel: str,

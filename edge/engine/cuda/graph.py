@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from edge.engine.cuda.libcuda import CudaCallError, open_driver
 
-__all__ = ["Graph", "capture"]
+__all__ = ["CudaGraph", "capture"]
 
 _THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: what other threads do meanwhile is no part of it
 
 
-class Graph:
+class CudaGraph:
     """A captured sequence of work, ready to be launched; belongs to the context that was current when it was made."""
 
     def __init__(self, executable: ctypes.c_void_p) -> None:
@@ -38,7 +38,7 @@ class Graph:
             self._executable = ctypes.c_void_p()
 
 
-def capture(stream: int, work: Callable[[], None]) -> Graph:
+def capture(stream: int, work: Callable[[], None]) -> CudaGraph:
     """Return what `work` gives to `stream`, without running it.
 
     Raises:
@@ -58,7 +58,7 @@ def capture(stream: int, work: Callable[[], None]) -> Graph:
         made.callback(driver.call, "cuGraphDestroy", graph)
         executable = ctypes.c_void_p()
         driver.call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
-        replay = Graph(executable)
+        replay = CudaGraph(executable)
         try:
             made.close()
         except CudaCallError:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from edge.errors import EngineError
 
-__all__ = ["FOLDER", "INDEX", "SOURCE", "TARGETS", "image_name", "read_image"]
+__all__ = ["FOLDER", "INDEX", "SOURCE", "TARGETS", "image_name", "read_kernel_image"]
 
 SOURCE = Path(__file__).with_name("kernels.cu")
 FOLDER = Path(__file__).with_name("compiled")
@@ -43,7 +43,7 @@ def image_name(compute_capability: tuple[int, int]) -> str:
     )
 
 
-def read_image(compute_capability: tuple[int, int]) -> bytes:
+def read_kernel_image(compute_capability: tuple[int, int]) -> bytes:
     """Return the kernels for a GPU, as the driver takes them.
 
     Raises:

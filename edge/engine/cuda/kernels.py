@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from edge.engine.cuda.binding import cuda_errors, import_pycuda
 from edge.engine.cuda.gpu import Gpu
-from edge.engine.cuda.images import read_image
+from edge.engine.cuda.images import read_kernel_image
 from edge.types import HISTOGRAM_BINS, ColourOrder, Preprocess
 
 __all__ = ["AMAX_WORD", "CellLayout", "FLOAT_TYPES", "Kernels", "NOT_FINITE_WORD", "TALLY_WORDS", "ZEROS_WORD"]
@@ -56,7 +56,7 @@ class Kernels:
         self._tally: dict[str, tuple[Any, Any]] = {}
         self._widen: Any = None
         self._means: dict[str, Any] = {}
-        image = read_image(gpu.compute_capability)
+        image = read_kernel_image(gpu.compute_capability)
         major, minor = gpu.compute_capability
         with cuda_errors(f"loading the kernels for compute capability {major}.{minor}"):
             self._module: Any = import_pycuda().module_from_buffer(image)

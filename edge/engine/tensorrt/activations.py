@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.engine.cuda.kernels import Kernels
-from edge.engine.tensorrt.binding import Library
+from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.inside import CANVASES, InsideRunner
 from edge.engine.tensorrt.takes import Take, Whole
 from edge.engine.tensorrt.tensors import Tensor
@@ -22,7 +22,7 @@ class TensorRtActivations(InsideRunner):
 
     def __init__(
         self,
-        library: Library,
+        library: TensorRtLibrary,
         spec: ModelSpec,
         names: Sequence[str],
         *,

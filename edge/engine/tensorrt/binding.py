@@ -28,11 +28,11 @@ if TYPE_CHECKING:  # the types of TensorRT, for whoever names one in its own `if
     from tensorrt import ParserError as ParserError
     from tensorrt import Runtime as Runtime
 
-__all__ = ["Library", "import_tensorrt", "library_of", "make_logger"]
+__all__ = ["TensorRtLibrary", "import_tensorrt", "library_of", "make_logger"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
+class TensorRtLibrary:
     """An imported TensorRT.
 
     Attributes:
@@ -55,7 +55,7 @@ class Library:
 
 
 @functools.cache
-def import_tensorrt() -> Library:
+def import_tensorrt() -> TensorRtLibrary:
     """Return the first of `LIBRARIES` that can be imported.
 
     Raises:
@@ -77,13 +77,13 @@ def import_tensorrt() -> Library:
     raise MissingDependencyError(f"TensorRT is not importable: {reason}")
 
 
-def library_of(trt: Any) -> Library:
+def library_of(trt: Any) -> TensorRtLibrary:
     """Return what is known of the module `trt`."""
     name = "tensorrt_rtx" if "rtx" in trt.__name__ else "tensorrt"
-    return Library(trt=trt, name=name, version=str(trt.__version__), abilities=abilities_of(trt))
+    return TensorRtLibrary(trt=trt, name=name, version=str(trt.__version__), abilities=abilities_of(trt))
 
 
-def make_logger(library: Library, log: MessageLog) -> ILogger:
+def make_logger(library: TensorRtLibrary, log: MessageLog) -> ILogger:
     """Return a logger for TensorRT that hands everything on to `log`; it has to outlive what is made with it."""
     base: Any = library.trt.ILogger
 

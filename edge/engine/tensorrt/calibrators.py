@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.engine.kind import ModelForms
-from edge.engine.tensorrt.binding import Library, make_logger
+from edge.engine.tensorrt.binding import TensorRtLibrary, make_logger
 from edge.engine.tensorrt.build.config import make_config
 from edge.engine.tensorrt.build.network import parsed_network
 from edge.engine.tensorrt.build.shapes import set_shapes
@@ -101,7 +101,7 @@ class _Feed:
 
 
 def written_cache(
-    library: Library,
+    library: TensorRtLibrary,
     device: TensorrtDevice,
     model: ModelForms,
     settings: CalibratorSettings,
@@ -142,7 +142,7 @@ def written_cache(
     return feed.written[-1]
 
 
-def _require_calibrators(library: Library) -> None:
+def _require_calibrators(library: TensorRtLibrary) -> None:
     if not library.abilities.has_calibrators:
         raise EngineError(
             f"{library.name} {library.version} has no calibrators; they ended with TensorRT 10",
@@ -151,7 +151,7 @@ def _require_calibrators(library: Library) -> None:
 
 
 def _run(
-    library: Library, device: TensorrtDevice, model: ModelForms, settings: CalibratorSettings, feed: _Feed
+    library: TensorRtLibrary, device: TensorrtDevice, model: ModelForms, settings: CalibratorSettings, feed: _Feed
 ) -> MessageLog:
     log, trt = MessageLog(), library.trt
     logger = make_logger(library, log)
@@ -170,7 +170,7 @@ def _run(
     return log
 
 
-def _calibrator(library: Library, settings: CalibratorSettings, feed: _Feed, batch: int) -> Any:
+def _calibrator(library: TensorRtLibrary, settings: CalibratorSettings, feed: _Feed, batch: int) -> Any:
     base: Any = getattr(library.trt, CALIBRATORS[settings.name])
 
     class _Calibrator(base):  # type: ignore[misc]  # its base is known when the library is

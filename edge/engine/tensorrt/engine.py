@@ -8,7 +8,7 @@ from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.memory import DeviceBuffer
 from edge.engine.cuda.stream import Stream
 from edge.engine.kind import BuildRequest
-from edge.engine.tensorrt.binding import Library
+from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.execution import Execution
 from edge.engine.tensorrt.plan import PlanHeader
 from edge.engine.tensorrt.results import CandidateResult, RawResult, Result
@@ -43,7 +43,7 @@ class TensorRtEngine(TensorRtRunner):
     """
 
     def __init__(
-        self, library: Library, content: bytes, header: PlanHeader, spec: ModelSpec, request: BuildRequest
+        self, library: TensorRtLibrary, content: bytes, header: PlanHeader, spec: ModelSpec, request: BuildRequest
     ) -> None:
         self._request = request
         if request.max_batch > header.max_batch:

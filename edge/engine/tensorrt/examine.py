@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from edge.engine.kind import DoctorFinding
-from edge.engine.tensorrt.binding import Library, import_tensorrt
+from edge.engine.tensorrt.binding import TensorRtLibrary, import_tensorrt
 from edge.engine.tensorrt.device import read_device
 from edge.engine.tensorrt.facts import why_not
 from edge.engine.tensorrt.known_bad import CALIBRATION, known_bad_on
-from edge.engine.tensorrt.machine import Machine
+from edge.engine.tensorrt.machine import ThisMachine
 from edge.engine.tensorrt.routes import WantedRoute, choose_route, routes_of
 from edge.errors import EngineError
 from edge.types import Precision
@@ -17,7 +17,7 @@ from edge.types import Precision
 __all__ = ["examined", "require_calibration"]
 
 
-def examined(machine: Machine) -> Iterator[DoctorFinding]:
+def examined(machine: ThisMachine) -> Iterator[DoctorFinding]:
     """Yield the findings of `machine`; where TensorRT cannot run, only what explains that.
 
     Raises:
@@ -35,7 +35,7 @@ def examined(machine: Machine) -> Iterator[DoctorFinding]:
             yield DoctorFinding(name=row.what, is_there=False, is_needed=False, detail=row.told)
 
 
-def require_calibration(machine: Machine, library: Library) -> None:
+def require_calibration(machine: ThisMachine, library: TensorRtLibrary) -> None:
     """Refuse TensorRT's own calibrators where they are known to crash.
 
     Raises:
@@ -47,14 +47,14 @@ def require_calibration(machine: Machine, library: Library) -> None:
         )
 
 
-def _route(library: Library) -> DoctorFinding:
+def _route(library: TensorRtLibrary) -> DoctorFinding:
     chosen = choose_route(WantedRoute(precision=Precision.INT8), library.abilities)
     others = ", ".join(route.value for route in routes_of(library.abilities) if route is not chosen.route)
     told = f"{chosen.route.value}: {chosen.why}" + (f" (also here: {others})" if others else "")
     return DoctorFinding(name="int8 route", is_there=True, is_needed=False, detail=told)
 
 
-def _surroundings(machine: Machine) -> Iterator[DoctorFinding]:
+def _surroundings(machine: ThisMachine) -> Iterator[DoctorFinding]:
     """Yield what hides an installed TensorRT, or the GPU, from this process, each with its fix."""
     hidden = [copy for copy in machine.system_copies if copy.python in (machine.python, "3")]
     if machine.library is None and hidden:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from edge.engine.kinds import KindFacts
-from edge.engine.tensorrt.machine import Machine, read_machine
+from edge.engine.tensorrt.machine import ThisMachine, read_machine
 from edge.engine.tensorrt.probe import probe
 
 __all__ = ["FACTS", "why_not"]
@@ -18,7 +18,7 @@ _PER_MODEL_BYTE = 8
 _PER_PIXEL_BYTES = 54  # of all images of a batch
 
 
-def why_not(machine: Machine) -> str | None:
+def why_not(machine: ThisMachine) -> str | None:
     """Return what is missing on `machine`, with what to do; None: TensorRT can run there."""
     if not machine.nodes:
         if machine.is_jetson:
@@ -35,7 +35,7 @@ def why_not(machine: Machine) -> str | None:
     return None
 
 
-def _how_to_get(machine: Machine) -> str:
+def _how_to_get(machine: ThisMachine) -> str:
     copies = machine.system_copies
     if any(copy.python in (machine.python, "3") for copy in copies):
         return (
@@ -53,7 +53,7 @@ def _how_to_get(machine: Machine) -> str:
     return "TensorRT is not installed: pip install tensorrt-cu12 (or, on a GeForce RTX, tensorrt-rtx)"
 
 
-def _how_to_get_pycuda(machine: Machine) -> str:
+def _how_to_get_pycuda(machine: ThisMachine) -> str:
     if machine.is_jetson:
         return "push from a workstation with `edge-deploy provision`, which brings the wheel"
     return "pip install pycuda (it is compiled; nvcc or the CUDA headers have to be there)"

@@ -8,7 +8,7 @@ from edge.engine.cuda.binding import cuda_errors, import_pycuda
 from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.memory import DeviceBuffer
 from edge.engine.cuda.stream import Event
-from edge.engine.tensorrt.binding import Library
+from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.build.marked import build_marked
 from edge.engine.tensorrt.device import read_device
 from edge.engine.tensorrt.execution import Execution
@@ -43,7 +43,7 @@ class InsideRunner(TensorRtRunner):
     """
 
     def __init__(
-        self, library: Library, spec: ModelSpec, names: Sequence[str], *, max_batch: int, content: bytes | None
+        self, library: TensorRtLibrary, spec: ModelSpec, names: Sequence[str], *, max_batch: int, content: bytes | None
     ) -> None:
         inner = [name for name in dict.fromkeys(names) if name != spec.input_name]
         model = spec.path.read_bytes() if content is None else content

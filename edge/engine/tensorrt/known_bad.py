@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edge.engine.tensorrt.machine import Machine
+from edge.engine.tensorrt.machine import ThisMachine
 
 __all__ = ["CALIBRATION", "KNOWN_BAD", "KnownBad", "known_bad_on", "version_numbers"]
 
@@ -40,7 +40,7 @@ class KnownBad:
     fix: str
     source: str
 
-    def applies(self, machine: Machine, version: str) -> bool:
+    def applies(self, machine: ThisMachine, version: str) -> bool:
         """Return whether `machine` with TensorRT `version` is such a combination."""
         fits_version = self.since <= version_numbers(version) < self.before
         fits_board = self.is_on_jetson is None or self.is_on_jetson == machine.is_jetson
@@ -109,7 +109,7 @@ KNOWN_BAD = (
 )
 
 
-def known_bad_on(machine: Machine, version: str) -> Iterator[KnownBad]:
+def known_bad_on(machine: ThisMachine, version: str) -> Iterator[KnownBad]:
     """Yield the combinations that `machine` with TensorRT `version` is."""
     return (row for row in KNOWN_BAD if row.applies(machine, version))
 

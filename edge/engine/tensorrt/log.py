@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["MessageLog", "Severity", "TensorRtMessage", "is_out_of_memory"]
+__all__ = ["LogSeverity", "MessageLog", "TensorRtMessage", "is_out_of_memory"]
 
 _log = logging.getLogger(__name__)
 _KEPT = 4000
@@ -28,7 +28,7 @@ _OUT_OF_MEMORY = (
 )
 
 
-class Severity(enum.IntEnum):
+class LogSeverity(enum.IntEnum):
     """TensorRT's, by its numbers."""
 
     INTERNAL_ERROR = 0
@@ -39,9 +39,9 @@ class Severity(enum.IntEnum):
 
 
 _LEVEL_OF = {
-    Severity.INTERNAL_ERROR: logging.ERROR,
-    Severity.ERROR: logging.ERROR,
-    Severity.WARNING: logging.WARNING,
+    LogSeverity.INTERNAL_ERROR: logging.ERROR,
+    LogSeverity.ERROR: logging.ERROR,
+    LogSeverity.WARNING: logging.WARNING,
 }
 
 
@@ -49,7 +49,7 @@ _LEVEL_OF = {
 class TensorRtMessage:
     """One message, as TensorRT gave it."""
 
-    severity: Severity
+    severity: LogSeverity
     text: str
 
 
@@ -62,7 +62,7 @@ class MessageLog:
 
     def add(self, severity: int, text: str) -> None:
         """Keep a message; `severity` is TensorRT's number."""
-        message = TensorRtMessage(severity=Severity(severity), text=text.strip())
+        message = TensorRtMessage(severity=LogSeverity(severity), text=text.strip())
         self._messages.append(message)
         self._tell(message)
 
@@ -79,17 +79,17 @@ class MessageLog:
         """What was kept, the oldest first."""
         return tuple(self._messages)
 
-    def texts(self, *, at_most: Severity) -> tuple[str, ...]:
+    def texts(self, *, at_most: LogSeverity) -> tuple[str, ...]:
         """Return the texts of messages as severe as `at_most` or more, each once, the oldest first."""
         return tuple(dict.fromkeys(one.text for one in self._messages if one.severity <= at_most))
 
     def warnings(self) -> tuple[str, ...]:
         """Return the texts of warnings and errors that are not known to be harmless, each once."""
-        return tuple(text for text in self.texts(at_most=Severity.WARNING) if not text.startswith(_HARMLESS))
+        return tuple(text for text in self.texts(at_most=LogSeverity.WARNING) if not text.startswith(_HARMLESS))
 
     def reason(self) -> str:
         """Return what a person has to know of a failure: the errors, else the last warning."""
-        errors, warnings = self.texts(at_most=Severity.ERROR), self.warnings()
+        errors, warnings = self.texts(at_most=LogSeverity.ERROR), self.warnings()
         told = "; ".join(errors) if errors else next(iter(warnings[-1:]), "TensorRT gave no reason")
         return told[:_TOLD_CHARACTERS]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["LIBRARIES", "Machine", "SystemCopy", "read_machine"]
+__all__ = ["LIBRARIES", "SystemCopy", "ThisMachine", "read_machine"]
 
 LIBRARIES = ("tensorrt", "tensorrt_rtx", "tensorrt_rtx_bindings")
 """Import names of the libraries that this kind can run by, the one that is taken first in front."""
@@ -34,7 +34,7 @@ class SystemCopy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class ThisMachine:
     """What a machine has.
 
     Attributes:
@@ -81,10 +81,10 @@ class Machine:
         return self.board if self.is_jetson else next(iter(self.gpus), None)
 
 
-def read_machine(root: Path = Path("/")) -> Machine:
+def read_machine(root: Path = Path("/")) -> ThisMachine:
     """Return what this machine has; `root` is where its files lie."""
     nodes = sorted(path for pattern in _GPU_NODES for path in root.glob(pattern))
-    return Machine(
+    return ThisMachine(
         architecture=platform.machine(),
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
         board=_text(root / "proc/device-tree/model").strip("\0\n ") or None,

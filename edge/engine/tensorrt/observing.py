@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edge.engine.cuda.kernels import Kernels
-from edge.engine.tensorrt.binding import Library
+from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.inside import CANVASES, InsideRunner
 from edge.engine.tensorrt.takes import Counts, Largest, Take
 from edge.engine.tensorrt.tensors import Tensor
@@ -32,7 +32,7 @@ class TensorRtObserving(InsideRunner):
 
     def __init__(
         self,
-        library: Library,
+        library: TensorRtLibrary,
         spec: ModelSpec,
         names: Sequence[str],
         *,

@@ -13,7 +13,7 @@ import struct
 
 import msgspec
 
-from edge.engine.tensorrt.binding import Library
+from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.errors import EngineError
 
@@ -89,7 +89,7 @@ def read_plan(plan: bytes) -> tuple[PlanHeader, bytes]:
     return header, content
 
 
-def require_fit(header: PlanHeader, library: Library, device: TensorrtDevice) -> None:
+def require_fit(header: PlanHeader, library: TensorRtLibrary, device: TensorrtDevice) -> None:
     """Refuse a plan that another TensorRT or another GPU was to run.
 
     Raises:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edge.engine.cuda.gpu import Gpu
 from edge.engine.cuda.memory import HostArray, Owner
 from edge.engine.cuda.stream import Stream
-from edge.engine.tensorrt.binding import Library
+from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.errors import EngineError, TensorMismatchError
 from edge.types import ModelSpec, Preprocess
 
@@ -38,7 +38,7 @@ class TensorRtRunner:
         MissingDependencyError: if pycuda is not installed.
     """
 
-    def __init__(self, library: Library, spec: ModelSpec, *, max_batch: int) -> None:
+    def __init__(self, library: TensorRtLibrary, spec: ModelSpec, *, max_batch: int) -> None:
         self._library, self._spec, self._max_batch = library, spec, max_batch
         self._canvases: Sequence[HostArray] = ()
         self._streams: list[Stream] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edge.engine.tensorrt.binding import Library, make_logger
+from edge.engine.tensorrt.binding import TensorRtLibrary, make_logger
 from edge.engine.tensorrt.log import MessageLog
 from edge.errors import EngineError
 
@@ -19,14 +19,14 @@ __all__ = ["Loaded", "load_engine"]
 class Loaded:
     """An engine, and what has to live as long as it does."""
 
-    library: Library
+    library: TensorRtLibrary
     engine: ICudaEngine
     runtime: Runtime
     logger: ILogger
     log: MessageLog
 
 
-def load_engine(library: Library, content: bytes, *, name: str, dla_core: int | None) -> Loaded:
+def load_engine(library: TensorRtLibrary, content: bytes, *, name: str, dla_core: int | None) -> Loaded:
     """Return the engine of `content`, what TensorRT serialized; the GPU's context is current.
 
     Raises:

@@ -10,7 +10,7 @@ import numpy as np
 
 from edge.engine.cuda.binding import cuda_errors, import_pycuda
 from edge.engine.cuda.gpu import Gpu
-from edge.engine.cuda.graph import Graph, capture
+from edge.engine.cuda.graph import CudaGraph, capture
 from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.memory import DeviceBuffer, HostArray, Owner
 from edge.engine.cuda.stream import Event, Stream
@@ -77,7 +77,7 @@ class Slot:
             for tensor in (tensors.input, tensors.output, *tensors.others)
         }
         self._result = make_result(self._buffers[tensors.output.name])
-        self._replays: dict[int, Graph] = {}
+        self._replays: dict[int, CudaGraph] = {}
         self._count = 0
 
     def start(self, count: int) -> None:

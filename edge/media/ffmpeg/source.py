@@ -12,7 +12,7 @@ from edge.errors import EdgeError, EndOfStream, SourceError
 from edge.media.address import Address
 from edge.media.ffmpeg.binding import Decoder, rgb_from_frame, turn_of
 from edge.media.rate import RateLimit
-from edge.media.shedding import Order
+from edge.media.shedding import SheddingOrder
 from edge.media.sideways import Sideways
 from edge.media.threads import join_or_remember
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts, StreamId
@@ -32,7 +32,7 @@ class PyavSource:
     """
 
     def __init__(
-        self, stream: StreamConfig, address: Address, *, preprocess: Preprocess, order: Order | None = None
+        self, stream: StreamConfig, address: Address, *, preprocess: Preprocess, order: SheddingOrder | None = None
     ) -> None:
         self._config = stream
         self._address = address
@@ -41,7 +41,7 @@ class PyavSource:
         self._has_changed = threading.Condition()
         self._frames: deque[tuple[int, int, int, Any]] = deque()  # number, PTS, arrival, av.VideoFrame
         self._decoded = self._damaged = self._capped = self._late = self._taken = self._errors = 0
-        self._order = order or Order()
+        self._order = order or SheddingOrder()
         self._limit: RateLimit | None = None
         self._limit_fps: float | None = None
         self._end: Exception | None = None

@@ -16,7 +16,7 @@ from edge.media.gstreamer.gate import BufferGate
 from edge.media.gstreamer.loop import GstLoop
 from edge.media.gstreamer.native import NO_TIME, Counter, HeldCaps, PixelLayout, RunningClock, Sample, Sink
 from edge.media.gstreamer.shedding import GstShedding
-from edge.media.shedding import Order
+from edge.media.shedding import SheddingOrder
 from edge.media.sideways import Sideways
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, Preprocess, SourceCounts, StreamId
 
@@ -45,7 +45,7 @@ class GstSource:
         *,
         preprocess: Preprocess,
         is_nvmm: bool,
-        order: Order | None = None,
+        order: SheddingOrder | None = None,
     ) -> None:
         self._config = stream
         self._stream = StreamId(stream.id)
@@ -59,7 +59,7 @@ class GstSource:
         kept = self._pipeline.get_by_name("kept")
         self._kept = None if kept is None else Counter(kept)
         self._clock = RunningClock(self._pipeline)
-        self._order = order or Order()
+        self._order = order or SheddingOrder()
         self._shedding = GstShedding(self._pipeline.get_by_name("decoded"), lambda: builder.decoder)
         self._gate = BufferGate(self._pipeline, preprocess, container_colour=lambda: builder.container_colour)
         self._bus = BusReader(self._pipeline.get_bus(), address, is_live=not address.is_file_like)

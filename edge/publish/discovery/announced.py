@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NoStreamState:
-    """A `Message` without payload: the broker forgets what it keeps of a stream that is no more."""
+    """A `TopicMessage` without payload: the broker forgets what it keeps of a stream that is no more."""
 
     stream: str
     of: StreamTopic = "state"

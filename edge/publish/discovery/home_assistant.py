@@ -43,7 +43,7 @@ Entity = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A `Message` on a topic of Home Assistant's, not below the device; an empty one takes the entity away."""
+    """A `TopicMessage` on a topic of Home Assistant's, not below the device; an empty one takes the entity away."""
 
     topic: str
     payload: bytes

@@ -16,7 +16,7 @@ import msgspec
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.deadline import Deadline
-from edge.protocols import Message
+from edge.protocols import TopicMessage
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.device_messages import StateMessage
 from edge.publish.discovery.announced import NoStreamState
@@ -143,7 +143,7 @@ class MqttPublisher:
         """What is wrong with the disk that keeps unsent messages over a power cut."""
         return None if self._keeper is None else self._keeper.trouble.alarm
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: TopicMessage) -> None:
         """Accept a message; when the bounds are reached the oldest numbered ones go, and are declared."""
         if self._closing.is_set():
             return

@@ -17,7 +17,7 @@ import msgspec
 
 from edge.publish.outbox.file import PAGE_BYTES, SpoolDamagedError, connect, is_plain, place_of, translated
 
-__all__ = ["Disk", "Row", "Start", "salvaged", "salvaged_starts"]
+__all__ = ["Disk", "SpoolRow", "Start", "salvaged", "salvaged_starts"]
 
 _MOST = 1 << 62  # tickets and epochs
 _COPY_PAGES = 256
@@ -25,7 +25,7 @@ _T = TypeVar("_T", int, float, bytes)
 _COLUMNS = "ticket, start, is_event, at_s, head, body, crc"
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class SpoolRow(msgspec.Struct, frozen=True, gc=False):
     """One message. `start` is the epoch of the start that wrote it, `at_s` when that was accepted, since 1970."""
 
     ticket: int
@@ -115,7 +115,7 @@ class Disk:
     def commit(
         self,
         *,
-        rows: Iterable[Row] = (),
+        rows: Iterable[SpoolRow] = (),
         gone: Iterable[int] = (),
         gaps: Iterable[bytes] | None = None,
         start: Start | None = None,
@@ -146,11 +146,11 @@ class Disk:
                 )
             self._connection.executemany("UPDATE start SET is_ended = 1 WHERE epoch = ?", ((epoch,) for epoch in ended))
 
-    def rows(self, first: int, most: int, *, is_event: bool | None = None) -> tuple[list[Row], list[int]]:
+    def rows(self, first: int, most: int, *, is_event: bool | None = None) -> tuple[list[SpoolRow], list[int]]:
         """Return rows from a ticket on, in their order, and the tickets of those among them that are damaged."""
         which = "" if is_event is None else "AND is_event" if is_event else "AND NOT is_event"
         query = f"SELECT {_COLUMNS} FROM message WHERE ticket >= ? {which} ORDER BY ticket LIMIT ?"
-        whole: list[Row] = []
+        whole: list[SpoolRow] = []
         damaged: list[int] = []
         with translated():
             for ticket, start, is_one, at_s, head, body, crc in self._connection.execute(query, (first, most)):
@@ -229,7 +229,7 @@ class Disk:
             raise
 
 
-def salvaged(path: Path, most: int = 1 << 20) -> Iterator[Row]:
+def salvaged(path: Path, most: int = 1 << 20) -> Iterator[SpoolRow]:
     """Yield what can be read of a damaged spool, as it goes."""
     if not is_plain(path):
         return
@@ -262,7 +262,7 @@ def _starts(connection: sqlite3.Connection) -> list[Start]:
     return starts
 
 
-def _salvaged(connection: sqlite3.Connection, most: int) -> Iterator[Row]:
+def _salvaged(connection: sqlite3.Connection, most: int) -> Iterator[SpoolRow]:
     try:
         for ticket, start, is_event, at_s, head, body, crc in connection.execute(
             f"SELECT {_COLUMNS} FROM message NOT INDEXED LIMIT ?", (most,)
@@ -282,10 +282,10 @@ def _expected(value: Any, kind: type[_T]) -> _T:
     return found
 
 
-def _row(ticket: object, start: object, is_event: object, at_s: object, head: object, body: object) -> Row | None:
+def _row(ticket: object, start: object, is_event: object, at_s: object, head: object, body: object) -> SpoolRow | None:
     """Return the row, if its values are of the types that we write."""
     if not isinstance(ticket, int) or not isinstance(start, int) or is_event not in (0, 1):
         return None
     if not isinstance(at_s, float) or not isinstance(head, bytes) or not isinstance(body, bytes):
         return None
-    return Row(ticket, start, bool(is_event), at_s, head, body)
+    return SpoolRow(ticket, start, bool(is_event), at_s, head, body)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from edge.protocols import Message
+from edge.protocols import TopicMessage
 from edge.publish.discovery.home_assistant import Announcement
 from edge.publish.frame import FrameMessage
 from edge.publish.message import WireMessage
@@ -21,7 +21,7 @@ from edge.publish.messages import (
     StreamStateMessage,
     replayed_payload,
 )
-from edge.publish.outbox.ring import Slot
+from edge.publish.outbox.ring import RingSlot
 
 __all__ = ["Entry", "GapRun", "Number", "entry_from_message", "late", "replay_of"]
 
@@ -65,7 +65,7 @@ class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
     was_sent: bool = False
     is_replay: bool = False
     accepted_at_s: float = msgspec.field(default_factory=time.monotonic)
-    slot: Slot | None = None
+    slot: RingSlot | None = None
     frame: FrameMessage | None = None
     ticket: int = 0
     behind: str | None = None
@@ -95,7 +95,7 @@ class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.size_bytes + len(self.topic) + _OVERHEAD_BYTES
 
 
-def entry_from_message(message: Message) -> Entry:
+def entry_from_message(message: TopicMessage) -> Entry:
     """Return the entry of a message; frames are encoded when they are sent, everything else now."""
     if isinstance(message, FrameMessage):
         return Entry(

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from edge.publish.messages import GapReason
 from edge.publish.outbox.clock import SpoolClock
-from edge.publish.outbox.disk import Disk, Row
+from edge.publish.outbox.disk import Disk, SpoolRow
 from edge.publish.outbox.entry import Entry, late
 from edge.publish.outbox.file import DiskError, SpoolDamagedError
 from edge.publish.outbox.spool import Spool, Written
 from edge.publish.outbox.spooled import SpooledOutbox
 from edge.publish.outbox.stall import StallWatch
-from edge.publish.outbox.standing import Standing, reached_as_json
+from edge.publish.outbox.standing import SpoolStanding, reached_as_json
 from edge.publish.outbox.trouble import DiskTrouble
 
 __all__ = ["Bounds", "Keeper"]
@@ -66,7 +66,7 @@ class Keeper:
         self,
         outbox: SpooledOutbox,
         spool: Spool,
-        standing: Standing,
+        standing: SpoolStanding,
         *,
         bounds: Bounds,
         on_more: Callable[[], None],
@@ -203,7 +203,7 @@ class Keeper:
 
     def _commit(self, batch: Sequence[Written], *, is_ended: bool) -> None:
         epoch, at_s = self._spool.maker.epoch, self._clock.at_s
-        rows = [Row(one.ticket, epoch, one.is_event, at_s(one.accepted_at_s), one.head, one.body) for one in batch]
+        rows = [SpoolRow(one.ticket, epoch, one.is_event, at_s(one.accepted_at_s), one.head, one.body) for one in batch]
         gone, reached = self._spool.take_gone(), self._reached_now()
         gaps = self._outbox.gap_payloads() if self._spool.are_gaps_new else None
         try:
@@ -248,7 +248,7 @@ class Keeper:
         if missing:
             raise SpoolDamagedError(f"{missing} messages that are in it are not found")
 
-    def _entry(self, row: Row) -> Entry | None:
+    def _entry(self, row: SpoolRow) -> Entry | None:
         entry = self._standing.entry(row, was_sent=self._was_sent(row))
         return None if entry is None else late(entry)
 
@@ -322,7 +322,7 @@ class Keeper:
             first = old[-1].ticket + 1
         return has_found
 
-    def _was_sent(self, row: Row) -> bool:
+    def _was_sent(self, row: SpoolRow) -> bool:
         return row.start != self._spool.maker.epoch or self._spool.was_sent(row.ticket)
 
     # -- trouble

@@ -14,8 +14,8 @@ import msgspec
 from edge.publish.messages import GapMessage, InfoMessage
 from edge.publish.outbox.entry import Entry
 from edge.publish.outbox.losses import Losses
-from edge.publish.outbox.records import Account, Maker, account_of, entry_of, head_of, lies_as, maker_of, open_gaps
-from edge.publish.outbox.ring import Found, Ring, RingError, Slot
+from edge.publish.outbox.records import Maker, SeqKey, entry_of, lies_as, maker_of, open_gaps, record_head, seq_key_of
+from edge.publish.outbox.ring import RecoveredRing, Ring, RingError, RingSlot
 
 __all__ = ["Kept", "Left", "open_kept"]
 
@@ -47,7 +47,7 @@ class Kept:
 
     def __init__(self, ring: Ring, *, info: InfoMessage) -> None:
         self._ring = ring
-        self._given_up: list[Slot] = []
+        self._given_up: list[RingSlot] = []
         self._maker = maker_of(info)
         self._about = msgspec.json.encode(self._maker)
         self.note(())
@@ -63,7 +63,7 @@ class Kept:
         if slot is None and self._ring.could_hold(len(head) + len(content)):
             return None
         if slot is None:
-            slot = self._ring.append(head_of(entry, is_packed=False), b"", ticket)
+            slot = self._ring.append(record_head(entry, is_packed=False), b"", ticket)
             return None if slot is None else msgspec.structs.replace(entry, slot=slot, ticket=ticket)
         if entry.was_sent:
             slot.mark_sent()
@@ -72,11 +72,11 @@ class Kept:
             entry, encode=read, size_bytes=len(content), slot=slot, frame=None, ticket=ticket
         )
 
-    def _payload_in(self, slot: Slot) -> bytes:
+    def _payload_in(self, slot: RingSlot) -> bytes:
         """Return the payload of a packed frame in the ring."""
         return self._maker.frame(slot.read()).encode()
 
-    def give_up(self, slot: Slot) -> None:
+    def give_up(self, slot: RingSlot) -> None:
         """Let a message go; it stays until the next `commit`, which has to name it."""
         self._given_up.append(slot)
 
@@ -110,9 +110,9 @@ def open_kept(path: Path, max_bytes: int, *, info: InfoMessage, saved: Container
     A damaged one is set aside beside it, and what cannot be read is declared. Without room, or while another process
     uses it, there is none: logged, and no error.
     """
-    found: Found | None = None
+    found: RecoveredRing | None = None
     try:
-        found = Found(path) if path.exists() else None
+        found = RecoveredRing(path) if path.exists() else None
         ring = Ring.create(path.with_name(f".{path.name}.new"), max_bytes)
     except (OSError, RingError) as error:
         _log.warning("messages are not kept over a restart path=%s error=%s", path, error)
@@ -146,11 +146,11 @@ def _moved(left: Left, kept: Kept, info: InfoMessage, saved: Container[int]) -> 
     return Left(moved, [*left.gaps, *let_go], left.epoch, left.is_damaged)
 
 
-def _left(found: Found, info: InfoMessage) -> Left:
+def _left(found: RecoveredRing, info: InfoMessage) -> Left:
     notes = _read_notes(found.notes)
     maker = None if notes is None else notes.about
     gaps = [] if notes is None else list(notes.gaps)
-    declared: dict[Account, list[GapMessage]] = defaultdict(list)
+    declared: dict[SeqKey, list[GapMessage]] = defaultdict(list)
     for gap in gaps:
         declared[gap.stream, gap.epoch, gap.of].append(gap)
     entries = [entry_of(one.head, one.payload, maker, was_sent=one.was_sent, ticket=one.order) for one in found.records]
@@ -163,11 +163,11 @@ def _left(found: Found, info: InfoMessage) -> Left:
     return Left([one for one in whole if one.size_bytes], gaps, epoch, is_damaged)
 
 
-def _is_in(entry: Entry, declared: Mapping[Account, Sequence[GapMessage]]) -> bool:
+def _is_in(entry: Entry, declared: Mapping[SeqKey, Sequence[GapMessage]]) -> bool:
     number = entry.number
     if number is None:
         return False
-    gaps = declared.get(account_of(number), ())
+    gaps = declared.get(seq_key_of(number), ())
     return any(gap.to is not None and gap.exact and gap.from_ <= number.seq <= gap.to for gap in gaps)
 
 

@@ -23,7 +23,7 @@ from edge.publish.outbox.outbox import Outbox
 from edge.publish.outbox.records import maker_of
 from edge.publish.outbox.spool import Spool
 from edge.publish.outbox.spooled import SpooledOutbox
-from edge.publish.outbox.standing import Standing
+from edge.publish.outbox.standing import SpoolStanding
 
 __all__ = ["Opened", "SpoolPlace", "open_outbox"]
 
@@ -89,7 +89,7 @@ def open_outbox(
         state, device=info.device, max_bytes=max_bytes, live_s=live_s, kept=kept, first_ticket=first_ticket
     )
     clock = SpoolClock(0.0 if found is None else found.newest_s, time_s=time.time)
-    standing = Standing(spool.path, clock, maker=maker)
+    standing = SpoolStanding(spool.path, clock, maker=maker)
     keeper = Keeper(spooled, state, standing, bounds=spool.bounds, on_more=on_more, patience_s=patience_s)
     state.wake = keeper.wake
     if found is None:
@@ -124,7 +124,7 @@ def _unsure(left: Left) -> Left:
     return Left(entries, gaps, left.epoch, left.is_damaged)
 
 
-def _join(outbox: SpooledOutbox, standing: Standing, left: Left, info: InfoMessage, first_ticket: int) -> Disk:
+def _join(outbox: SpooledOutbox, standing: SpoolStanding, left: Left, info: InfoMessage, first_ticket: int) -> Disk:
     """Open the disk of a start that could not do so at its beginning, and take over what lies there.
 
     Raises:
@@ -158,7 +158,7 @@ def _gaps_of_disk(left: Left, spooled: FoundSpool, info: InfoMessage) -> list[Ga
     return [*known, *spooled.power_losses(info.device, but=left.epoch)]
 
 
-def _begin(spooled: FoundSpool, standing: Standing, gaps: Sequence[bytes]) -> str | None:
+def _begin(spooled: FoundSpool, standing: SpoolStanding, gaps: Sequence[bytes]) -> str | None:
     """Say on the disk that this start has begun, before it gives a number, and that those before are accounted for.
 
     Returns why the disk did not take that, None: it did.

@@ -14,18 +14,18 @@ from edge.publish.outbox.entry import Entry, Number
 
 __all__ = [
     "KINDS",
-    "Account",
     "Maker",
-    "account_of",
+    "SeqKey",
     "entry_of",
-    "head_of",
     "lies_as",
     "maker_of",
     "open_gap",
     "open_gaps",
+    "record_head",
+    "seq_key_of",
 ]
 
-Account: TypeAlias = tuple[str, int, NumberedKind]  # stream, epoch, kind
+SeqKey: TypeAlias = tuple[str, int, NumberedKind]  # stream, epoch, kind
 
 KINDS: tuple[NumberedKind, ...] = get_args(NumberedKind)
 
@@ -55,7 +55,7 @@ def maker_of(info: InfoMessage) -> Maker:
     return Maker(epoch=info.epoch, streams=info.streams, device=info.device, labels=info.labels, model=info.model)
 
 
-def account_of(number: Number) -> Account:
+def seq_key_of(number: Number) -> SeqKey:
     """Return what the number counts."""
     return number.stream, number.epoch, number.of
 
@@ -66,10 +66,10 @@ def lies_as(entry: Entry, maker: Maker) -> tuple[bytes, bytes, bool]:
     is_ours = frame is not None and frame.is_of(device=maker.device, labels=maker.labels, model=maker.model)
     packed = frame.pack() if frame is not None and is_ours else None
     body = entry.encode() if packed is None else packed
-    return head_of(entry, is_packed=packed is not None), body, packed is not None
+    return record_head(entry, is_packed=packed is not None), body, packed is not None
 
 
-def head_of(entry: Entry, *, is_packed: bool) -> bytes:
+def record_head(entry: Entry, *, is_packed: bool) -> bytes:
     """Return all of an entry but its payload."""
     number = entry.number
     fields = [_PACKED if is_packed else _PLAIN, entry.topic, entry.schema]
@@ -102,7 +102,7 @@ def entry_of(head: bytes, body: bytes, maker: Maker | None, *, was_sent: bool, t
 
 
 def open_gap(
-    account: Account,
+    account: SeqKey,
     *,
     device: str,
     reason: GapReason,
@@ -130,7 +130,7 @@ def open_gaps(
 ) -> list[GapMessage]:
     """Return that any number of the last run may be missing, for each of its streams."""
     last = max(1, info.epoch - 1) if maker is None else maker.epoch
-    accounts = {account_of(entry.number) for entry in whole if entry.number is not None}
+    accounts = {seq_key_of(entry.number) for entry in whole if entry.number is not None}
     accounts |= {(one, last, of) for one in (info if maker is None else maker).streams for of in KINDS}
     return [open_gap(account, device=info.device, reason=reason) for account in sorted(accounts)]
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Record", "Ring", "RingError", "Slot"]
+__all__ = ["Record", "Ring", "RingError", "RingSlot"]
 
 _MAGIC = b"edge.ring/1\n"
 _HEADER = struct.Struct("<12sII")
@@ -52,7 +52,7 @@ class Record:
     was_sent: bool
 
 
-class Slot:
+class RingSlot:
     """One record in the ring; of the thread that holds the outbox's lock."""
 
     __slots__ = ("_at", "_end", "_ring", "_segment", "_start")
@@ -122,7 +122,7 @@ class Ring:
         """Return whether head and payload of so many bytes fit, once there is room."""
         return _RECORD.size + size_bytes + 7 <= self._segment_bytes - _BASE.size
 
-    def append(self, head: bytes, payload: bytes, order: int | None = None) -> Slot | None:
+    def append(self, head: bytes, payload: bytes, order: int | None = None) -> RingSlot | None:
         """Keep a message; None when it does not fit, now or ever.
 
         `order` has to be higher than those before; None: the next.
@@ -146,7 +146,7 @@ class Ring:
         self._order = order + 1
         self._at += size
         self._live[self._current] += 1
-        return Slot(self, self._current, at, start, start + len(payload))
+        return RingSlot(self, self._current, at, start, start + len(payload))
 
     def release(self, segment: int) -> None:
         """Count a settled record; its segment may be used again after the last one."""
@@ -197,7 +197,7 @@ def _open_locked(path: Path, flags: int) -> int:
     return descriptor
 
 
-class Found:
+class RecoveredRing:
     """What an older process left at `path`.
 
     Attributes:

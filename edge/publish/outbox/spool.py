@@ -16,7 +16,7 @@ import msgspec
 
 from edge.publish.outbox.backlog import Backlog
 from edge.publish.outbox.entry import Entry
-from edge.publish.outbox.records import Account, Maker, account_of, lies_as
+from edge.publish.outbox.records import Maker, SeqKey, lies_as, seq_key_of
 
 __all__ = ["Spool", "Written"]
 
@@ -61,7 +61,7 @@ class Spool:
         self._gone: set[int] = set()
         self._sent: set[int] = set()
         self._newly_away = {False: math.inf, True: math.inf}
-        self._last: dict[Account, int] = {}
+        self._last: dict[SeqKey, int] = {}
         self._has_events = False
 
     def attach(self, lock: threading.Lock, backlog: Backlog, max_bytes: int) -> None:
@@ -74,7 +74,7 @@ class Spool:
         """Put a new numbered message in its lane; it is to be written."""
         number = entry.number
         assert number is not None
-        self._last[account_of(number)] = number.seq
+        self._last[seq_key_of(number)] = number.seq
         self._unwritten[entry.ticket] = entry
         if number.of != "events":
             self._backlog.append(entry)
@@ -183,14 +183,14 @@ class Spool:
             found.append(Written(entry.ticket, entry.is_event, entry.accepted_at_s, head, body))
         return found
 
-    def reached(self) -> dict[Account, int]:
+    def reached(self) -> dict[SeqKey, int]:
         """Return for each account of this start the number up to which a power cut loses none, once this is written."""
         with self._lock:
             found = dict(self._last)
             for entry in self._unwritten.values():
                 number = entry.number
-                if number is not None and account_of(number) in found:
-                    found[account_of(number)] = min(found[account_of(number)], number.seq - 1)
+                if number is not None and seq_key_of(number) in found:
+                    found[seq_key_of(number)] = min(found[seq_key_of(number)], number.seq - 1)
             return found
 
     def is_disk_settled(self) -> bool:

@@ -11,14 +11,14 @@ import msgspec
 
 from edge.publish.messages import GapMessage, NumberedKind
 from edge.publish.outbox.clock import SpoolClock
-from edge.publish.outbox.disk import Disk, Row, Start, salvaged
+from edge.publish.outbox.disk import Disk, SpoolRow, Start, salvaged
 from edge.publish.outbox.entry import Entry
 from edge.publish.outbox.file import DiskError, SpoolDamagedError, is_plain, remove, replace_damaged
-from edge.publish.outbox.records import KINDS, Account, Maker, entry_of, open_gap
+from edge.publish.outbox.records import KINDS, Maker, SeqKey, entry_of, open_gap
 from edge.publish.outbox.spool import Spool
 from edge.publish.outbox.spooled import SpooledOutbox
 
-__all__ = ["Standing", "damage_gaps", "maker_from_start", "rebuilt", "reached_as_json", "reached_from_json"]
+__all__ = ["SpoolStanding", "damage_gaps", "maker_from_start", "rebuilt", "reached_as_json", "reached_from_json"]
 
 _AT_ONCE = 500
 
@@ -33,12 +33,12 @@ _reached_decoder = msgspec.json.Decoder(list[_Reached])
 _maker_decoder = msgspec.json.Decoder(Maker)
 
 
-def reached_as_json(reached: Mapping[Account, int]) -> bytes:
+def reached_as_json(reached: Mapping[SeqKey, int]) -> bytes:
     """Return the last durable number of each account of one start as text."""
     return msgspec.json.encode([(stream, of, seq) for (stream, _, of), seq in reached.items()])
 
 
-def reached_from_json(text: bytes, epoch: int) -> dict[Account, int]:
+def reached_from_json(text: bytes, epoch: int) -> dict[SeqKey, int]:
     """Return what `reached_as_json` was given.
 
     Raises:
@@ -62,7 +62,7 @@ def maker_from_start(start: Start) -> Maker:
         raise SpoolDamagedError(f"expected what start {start.epoch} says of itself: {error}") from error
 
 
-class Standing:
+class SpoolStanding:
     """Of the thread that writes.
 
     Attributes:
@@ -126,14 +126,14 @@ class Standing:
         """Return what is said of this start."""
         return Start(self._maker.epoch, self._about, reached, is_ended)
 
-    def entry(self, row: Row, *, was_sent: bool) -> Entry | None:
+    def entry(self, row: SpoolRow, *, was_sent: bool) -> Entry | None:
         """Return the message of a row; None where it cannot be read."""
         made = entry_of(row.head, row.body, self._makers.get(row.start), was_sent=was_sent, ticket=row.ticket)
         if made is None or made.number is None:
             return None
         return msgspec.structs.replace(made, accepted_at_s=self.clock.monotonic_s(row.at_s))
 
-    def declare_damage(self, outbox: SpooledOutbox, count: int, reached: Mapping[Account, int]) -> None:
+    def declare_damage(self, outbox: SpooledOutbox, count: int, reached: Mapping[SeqKey, int]) -> None:
         """Declare that any number of any start that has written here may be missing: which ones is not known."""
         outbox.declare_damage(count, damage_gaps(self._makers.values(), self._maker, reached))
 
@@ -209,7 +209,7 @@ def rebuilt(path: Path, starts: Iterable[Start], gaps: Iterable[bytes]) -> Path:
     return replace_damaged(path, new)
 
 
-def damage_gaps(makers: Iterable[Maker], ours: Maker, reached: Mapping[Account, int]) -> list[GapMessage]:
+def damage_gaps(makers: Iterable[Maker], ours: Maker, reached: Mapping[SeqKey, int]) -> list[GapMessage]:
     """Return the records that say so; those of this start end at the number that it has reached."""
     gaps = []
     for maker in makers:

@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 from edge.quantize.cluster import site
 from edge.quantize.cluster.binding import connected, started_here
 from edge.quantize.cluster.members import Members, Settings
-from edge.quantize.cluster.parts import Parts
+from edge.quantize.cluster.parts import RoundParts
 from edge.quantize.cluster.preparing import Preparing
 from edge.quantize.cluster.wire import pack
-from edge.quantize.crew import Job, Work
+from edge.quantize.crew import CrewJob, CrewWork
 
 __all__ = ["Cluster", "cluster_at", "workers_here"]
 
@@ -73,7 +73,7 @@ class Cluster:
         self._given: dict[str, set[str]] = {}
         self._jobs = 0
 
-    def take_on(self, work: Work[Item, Found]) -> ClusterJob[Item, Found]:
+    def take_on(self, work: CrewWork[Item, Found]) -> ClusterJob[Item, Found]:
         """Return a job of all workers, whoever they are by then."""
         self._jobs += 1
         preparing = Preparing(
@@ -107,11 +107,11 @@ class Cluster:
             self._client.run(site.end, self._session, on_error="ignore", callback_timeout=_END_S)
 
 
-class ClusterJob(contextlib.AbstractContextManager["ClusterJob[Item, Found]"], Job[Item, Found]):
+class ClusterJob(contextlib.AbstractContextManager["ClusterJob[Item, Found]"], CrewJob[Item, Found]):
     """Work that all workers share."""
 
     def __init__(
-        self, work: Work[Item, Found], client: Any, name: str, preparing: Preparing, ended: queue.SimpleQueue[Any]
+        self, work: CrewWork[Item, Found], client: Any, name: str, preparing: Preparing, ended: queue.SimpleQueue[Any]
     ) -> None:
         self._work = work
         self._client = client
@@ -131,7 +131,7 @@ class ClusterJob(contextlib.AbstractContextManager["ClusterJob[Item, Found]"], J
         self._rounds += 1
         name, on_end = f"{self._name}-{self._rounds}", self._ended.put
         self._preparing.go_on()
-        parts = Parts(self._client, name, self._work, items, self._preparing, on_end=on_end)
+        parts = RoundParts(self._client, name, self._work, items, self._preparing, on_end=on_end)
         try:
             while parts.has_more:
                 self._preparing.go_on()

@@ -13,11 +13,11 @@ from edge.media.images import MAX_FILE_BYTES
 from edge.quantize.cluster import site
 from edge.quantize.cluster.binding import Future, is_killed_worker, submit
 from edge.quantize.cluster.preparing import Preparing
-from edge.quantize.crew import Work
+from edge.quantize.crew import CrewWork
 from edge.quantize.stills import StillImage
 from edge.reading import read_file
 
-__all__ = ["NextDone", "Parts"]
+__all__ = ["NextDone", "RoundParts"]
 
 _MOST_ITEMS = 8  # of a part: few enough to be lost with a worker
 _PARTS_PER_WORKER = 4  # at least, so that the slowest one does not keep all others waiting
@@ -47,7 +47,7 @@ class _Part:
     future: Future = None
 
 
-class Parts:
+class RoundParts:
     """The parts of one round of a job.
 
     Args:
@@ -63,7 +63,7 @@ class Parts:
         self,
         client: Any,
         name: str,
-        work: Work[Any, Any],
+        work: CrewWork[Any, Any],
         items: Sequence[Any],
         preparing: Preparing,
         *,
@@ -176,7 +176,7 @@ class Parts:
             self._done[part.number] = reply
             self._new_items += len(part.items)
             return
-        if isinstance(reply, site.Wanted):
+        if isinstance(reply, site.MissingImages):
             part.only = reply.worker
             part.sent |= {image.sha256: _content(image) for image in reply.images}
         else:

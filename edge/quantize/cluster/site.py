@@ -26,11 +26,11 @@ from edge.model.file import ModelFile
 from edge.quantize.cluster.binding import this_worker
 from edge.quantize.cluster.likeness import likeness_here
 from edge.quantize.cluster.wire import model_of, unpack
-from edge.quantize.crew import Tool, Work
+from edge.quantize.crew import CrewWork, Tool
 from edge.quantize.stills import StillImage
 from edge.reading import read_file
 
-__all__ = ["Done", "Ended", "Unprepared", "Wanted", "do_part", "end", "greet", "prepare"]
+__all__ = ["Done", "Ended", "MissingImages", "Unprepared", "do_part", "end", "greet", "prepare"]
 
 _MOST_SESSIONS = 2
 
@@ -44,7 +44,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MissingImages:
     """Images that this worker does not see at their paths: their content has to be sent."""
 
     images: tuple[StillImage, ...]
@@ -67,13 +67,13 @@ class _Session:
     folder: Path
     models: dict[str, ModelFile] = field(default_factory=dict)
     job: int = -1
-    work: Work[Any, Any] | None = None
+    work: CrewWork[Any, Any] | None = None
     tool: Tool[Any, Any] | None = None
     is_ended: bool = False
     changing: threading.Lock = field(default_factory=threading.Lock)  # job and tool
     working: threading.Lock = field(default_factory=threading.Lock)  # an engine takes one thread at a time
 
-    def work_of(self, job: int) -> Work[Any, Any] | None:
+    def work_of(self, job: int) -> CrewWork[Any, Any] | None:
         """Return what the job is; None: it is not known."""
         with self.changing:
             return self.work if job == self.job else None
@@ -93,7 +93,7 @@ class _Session:
             if self.tool is tool:
                 self._free()
 
-    def take(self, job: int, work: Work[Any, Any]) -> None:
+    def take(self, job: int, work: CrewWork[Any, Any]) -> None:
         """Go on to another job."""
         with self.working, self.changing:
             self._free()
@@ -141,7 +141,9 @@ def prepare(session: str, folder: str, job: int, work: bytes, models: Mapping[st
         mine.take(job, unpack(work, mine.models))
 
 
-def do_part(session: str, job: int, items: Sequence[Any], sent: Mapping[str, bytes]) -> Done | Wanted | Unprepared:
+def do_part(
+    session: str, job: int, items: Sequence[Any], sent: Mapping[str, bytes]
+) -> Done | MissingImages | Unprepared:
     """Do what the job says with `items`; `sent` is the content of images by its digest.
 
     Raises:
@@ -181,10 +183,10 @@ class _Part:
         self._sent = sent
         self._contents: dict[Path, bytes] = {}
 
-    def done(self, items: Sequence[Any]) -> Done | Wanted:
+    def done(self, items: Sequence[Any]) -> Done | MissingImages:
         wanted = tuple(image for image in self._tool.images(items) if not self._sees(image))
         if wanted:
-            return Wanted(wanted, this_worker())
+            return MissingImages(wanted, this_worker())
         found = tuple(self._tool.run(items, read=self._read, on_item=self._step))
         return Done(found, self._tool.name)
 

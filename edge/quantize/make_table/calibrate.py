@@ -10,7 +10,7 @@ from edge.calibrate.lint.facts import facts_of_graph
 from edge.calibrate.observations import Observations, merge_observations
 from edge.calibrate.observations_file import read_observations
 from edge.calibrate.peaks import tensors_to_look_at
-from edge.calibrate.search import Choice, FloatLimits, Found, search
+from edge.calibrate.search import FloatLimits, Int8Choice, SearchResult, search
 from edge.calibrate.table import CalibrationTable
 from edge.engine.kind import EngineKind
 from edge.engine.select import quick_kind
@@ -27,7 +27,7 @@ from edge.quantize.make_table.options import Calibration, CalibrationHooks, Cali
 from edge.quantize.make_table.promise import Promise
 from edge.quantize.make_table.proof import Prover
 from edge.quantize.make_table.references import references_of
-from edge.quantize.make_table.stages import Stages
+from edge.quantize.make_table.stages import CalibrationStages
 from edge.quantize.make_table.subject import open_subject
 from edge.quantize.make_table.trials import Trials, Trying
 
@@ -73,7 +73,7 @@ class _Run:
         self._options = options
         self._kind = kind
         self._crew = crew
-        self._stages = Stages(hooks)
+        self._stages = CalibrationStages(hooks)
         self._subject = open_subject(options)
         self._forms, self._split = self._subject.forms, self._subject.split
         self._promise = Promise(None if self._subject.labels is None else options.max_drop)
@@ -86,7 +86,7 @@ class _Run:
         ranges = ranges_by_method(observations, self._options.method)
         means = self._means() if self._options.method is None else {}
 
-        def table_of(choice: Choice) -> CalibrationTable:
+        def table_of(choice: Int8Choice) -> CalibrationTable:
             method = "auto" if self._options.method is None else self._options.method.value
             spec, graph = self._forms.spec, self._forms.graph
             is_centred = self._options.is_centred
@@ -98,7 +98,7 @@ class _Run:
         if self._options.method is None:
             return self._searched(ranges, means, table_of, observations)
         method = dict.fromkeys(ranges, self._options.method.value)
-        return self._fixed(table_of(Choice(methods=method, floats=self._kept)), observations)
+        return self._fixed(table_of(Int8Choice(methods=method, floats=self._kept)), observations)
 
     def _observed(self) -> tuple[Observations, str]:
         spec, graph, images = self._forms.spec, self._forms.graph, self._split.observed
@@ -148,7 +148,11 @@ class _Run:
         return self._done(table, forms, observations)
 
     def _searched(
-        self, ranges: Ranges, means: Means, table_of: Callable[[Choice], CalibrationTable], observations: Observations
+        self,
+        ranges: Ranges,
+        means: Means,
+        table_of: Callable[[Int8Choice], CalibrationTable],
+        observations: Observations,
     ) -> Calibration:
         """Return the first table that keeps the promise, from the fastest on."""
         prover, found = self._prover(), self._search(ranges, means)
@@ -162,7 +166,7 @@ class _Run:
                     break
         return self._done(self._promise.with_evidence(table, forms, proof), forms, observations, found)
 
-    def _search(self, ranges: Ranges, means: Means) -> Found:
+    def _search(self, ranges: Ranges, means: Means) -> SearchResult:
         layers = layers_of(self._forms.graph, self._forms.spec)
         is_centred, on_trial = self._options.is_centred, self._stages.step
         kind = quick_kind(self._kind)  # a hundred engines are tried; the proof is by the kind that was asked for
@@ -182,7 +186,7 @@ class _Run:
             return Prover(self._kind, self._forms, images, labels, on_image=self._stages.step, crew=self._crew)
 
     def _done(
-        self, table: CalibrationTable, forms: Forms, observations: Observations, found: Found | None = None
+        self, table: CalibrationTable, forms: Forms, observations: Observations, found: SearchResult | None = None
     ) -> Calibration:
         return Calibration(
             spec=forms.spec,

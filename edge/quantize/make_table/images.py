@@ -9,7 +9,7 @@ from pathlib import Path
 from edge.errors import DatasetError
 from edge.media.images import read_image
 from edge.media.stills import StillSource, list_images
-from edge.quantize.stills import digest_of
+from edge.quantize.stills import image_digest
 from edge.types import Preprocess, StreamId
 
 __all__ = ["CalibrationImage", "ImageSplit", "find_images", "require_decodable", "split_images", "still_source"]
@@ -50,7 +50,7 @@ def find_images(folder: Path, *, is_decodable_only: bool = False) -> tuple[tuple
     for path in paths:
         if path in left_out:
             continue
-        first = by_digest.setdefault(digest_of(path), path)
+        first = by_digest.setdefault(image_digest(path), path)
         if first is not path:
             twice.append(f"{path.name} = {first.name}")
     if twice:

@@ -9,7 +9,7 @@ import msgspec
 from edge.calibrate.histogram import Histogram
 from edge.calibrate.observations import Observations
 from edge.calibrate.peaks import derived_peaks, is_range
-from edge.calibrate.search import Choice
+from edge.calibrate.search import Int8Choice
 from edge.calibrate.table import CalibrationTable, MadeBy, ModelId, TensorRange
 from edge.calibrate.thresholds.method import Method, range_of
 from edge.model.graph import Graph
@@ -43,7 +43,7 @@ def made_table(
     graph: Graph,
     observations: Observations,
     ranges: Mapping[str, Mapping[str, float]],
-    choice: Choice,
+    choice: Int8Choice,
     *,
     method: str,
     is_centred: bool,
@@ -79,7 +79,7 @@ def made_table(
     )
 
 
-def tried_table(choice: Choice, ranges: Mapping[str, Mapping[str, float]], *, is_centred: bool) -> CalibrationTable:
+def tried_table(choice: Int8Choice, ranges: Mapping[str, Mapping[str, float]], *, is_centred: bool) -> CalibrationTable:
     """Return what `choice` says of the tensors that pairs stand on, and no more: enough to try it, not to keep it."""
     return CalibrationTable(
         model=None,

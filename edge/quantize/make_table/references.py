@@ -22,7 +22,7 @@ from edge.quantize.stills_tool import StillsTool, StillsWork
 from edge.types import ModelSpec, Precision, StreamId
 from edge.vision.heads import Candidates, Head, decode
 
-__all__ = ["THRESHOLD", "Reference", "References", "above", "head_of", "references_of"]
+__all__ = ["THRESHOLD", "FloatReference", "References", "above", "head_of", "references_of"]
 
 THRESHOLD = 0.05  # candidates below say little, and there are very many
 _BEST = 64  # candidates of an image, whatever their scores
@@ -30,7 +30,7 @@ _LOWEST = 1e-4  # of those scores: even an empty image has higher ones
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class FloatReference:
     """What the float model finds on an image: what is surely there, the best of all, and above which score to look."""
 
     sure: Candidates
@@ -43,7 +43,7 @@ class References:
     """Those of some images in their order; `weight` is the mean one of what is surely there (`Parity.error_for`)."""
 
     images: tuple[StillImage, ...]
-    by_image: tuple[Reference, ...]
+    by_image: tuple[FloatReference, ...]
     weight: float
 
 
@@ -81,7 +81,9 @@ class _Referrer(StillsTool[Engine]):
         super().__init__(engine)
         self._head = head
 
-    def run(self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]) -> Iterator[Reference]:
+    def run(
+        self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
+    ) -> Iterator[FloatReference]:
         preprocess = self._engine.preprocess
         source = StillSource(StreamId("images"), [one.path for one in items], preprocess=preprocess, read=read)
         source.open()
@@ -100,7 +102,7 @@ def above(found: Candidates, threshold: float) -> Candidates:
     return found.take(np.flatnonzero(found.score > threshold))
 
 
-def _reference_of(found: Candidates) -> Reference:
+def _reference_of(found: Candidates) -> FloatReference:
     best = best_candidates(found, _BEST)
     lowest = float(best.score.min(initial=THRESHOLD))
-    return Reference(sure=above(found, THRESHOLD), best=best, threshold=lowest / math.e)
+    return FloatReference(sure=above(found, THRESHOLD), best=best, threshold=lowest / math.e)

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from edge.quantize.make_table.options import CalibrationHooks
 
-__all__ = ["Stages"]
+__all__ = ["CalibrationStages"]
 
 
-class Stages:
+class CalibrationStages:
     """Tells `hooks` what happens; `seconds` by stage."""
 
     def __init__(self, hooks: CalibrationHooks) -> None:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.calibrate.search import Choice, ChoiceKey
+from edge.calibrate.search import ChoiceKey, Int8Choice
 from edge.engine.kind import BuildRequest, EngineKind
 from edge.engine.select import build_and_load
 from edge.evaluate.parity import compare_candidates, error_of_best
 from edge.media.stills import StillSource
-from edge.quantize.crew import Job, ReadImage
+from edge.quantize.crew import CrewJob, ReadImage
 from edge.quantize.feed import canvases_of, outputs_of
 from edge.quantize.forms import Forms
 from edge.quantize.make_table.new_tables import tried_table
@@ -24,7 +24,7 @@ from edge.quantize.stills import StillImage
 from edge.types import Precision, StreamId
 from edge.vision.heads import Candidates, decode
 
-__all__ = ["Trial", "Trials", "Trying"]
+__all__ = ["ChoiceTrial", "Trials", "Trying"]
 
 _WORKERS = 2  # compiling takes as long as running, and uses one core each
 
@@ -33,16 +33,16 @@ Errors = tuple[float, float]  # of what is surely on an image, of its best candi
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class ChoiceTrial:
     """A choice, and the images to try it on, by number."""
 
-    choice: Choice
+    choice: Int8Choice
     images: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trying:
-    """`edge.quantize.crew.Work` on trials: the errors on each image.
+    """`edge.quantize.crew.CrewWork` on trials: the errors on each image.
 
     Every model runs as one of many, so that errors do not depend on how many are tried side by side.
 
@@ -95,12 +95,12 @@ class _Tester:
     def name(self) -> str:
         return self._work.kind.name
 
-    def images(self, items: Sequence[Trial]) -> Sequence[StillImage]:
+    def images(self, items: Sequence[ChoiceTrial]) -> Sequence[StillImage]:
         wanted = {number for trial in items for number in trial.images} - self._canvases.keys()
         return [self._work.references.images[number] for number in sorted(wanted)]
 
     def run(
-        self, items: Sequence[Trial], *, read: ReadImage, on_item: Callable[[], None]
+        self, items: Sequence[ChoiceTrial], *, read: ReadImage, on_item: Callable[[], None]
     ) -> Iterator[tuple[Errors, ...]]:
         for number in sorted({number for trial in items for number in trial.images}):
             self._canvas(number, read)
@@ -120,7 +120,7 @@ class _Tester:
                 source.open()
                 (self._canvases[number],) = canvases_of(source, preprocess)
 
-    def _errors(self, trial: Trial) -> tuple[Errors, ...]:
+    def _errors(self, trial: ChoiceTrial) -> tuple[Errors, ...]:
         work, family = self._work, self._work.forms.spec.family
         references = [work.references.by_image[number] for number in trial.images]
         runs = self._found(trial, [reference.threshold for reference in references])
@@ -130,7 +130,7 @@ class _Tester:
             errors.append((sure.error_for(work.references.weight), error_of_best(reference.best, found, family)))
         return tuple(errors)
 
-    def _found(self, trial: Trial, thresholds: Sequence[float]) -> Iterator[Candidates]:
+    def _found(self, trial: ChoiceTrial, thresholds: Sequence[float]) -> Iterator[Candidates]:
         """Yield the candidates of each image, above its threshold."""
         work = self._work
         forms = work.forms.by(tried_table(trial.choice, work.ranges, is_centred=work.is_centred), means=work.means)
@@ -153,23 +153,23 @@ class Trials:
         on_trial: called after each.
     """
 
-    def __init__(self, job: Job[Trial, tuple[Errors, ...]], *, on_trial: Callable[[], None]) -> None:
+    def __init__(self, job: CrewJob[ChoiceTrial, tuple[Errors, ...]], *, on_trial: Callable[[], None]) -> None:
         self._job = job
         self._on_trial = on_trial
         self._known: dict[ChoiceKey, dict[int, Errors]] = {}
 
-    def __call__(self, choices: Sequence[Choice], images: range) -> list[tuple[float, ...]]:
+    def __call__(self, choices: Sequence[Int8Choice], images: range) -> list[tuple[float, ...]]:
         """Return the errors of what is surely on each of `images`, 0 for outputs equal to those of the float model."""
         return [tuple(sure for sure, _ in errors) for errors in self._errors_of(choices, images)]
 
-    def by_best(self, choices: Sequence[Choice], images: range) -> list[tuple[float, ...]]:
+    def by_best(self, choices: Sequence[Int8Choice], images: range) -> list[tuple[float, ...]]:
         """Return the errors of the best candidates of each of `images`, of which every image has as many."""
         return [tuple(best for _, best in errors) for errors in self._errors_of(choices, images)]
 
-    def _errors_of(self, choices: Sequence[Choice], images: range) -> list[list[Errors]]:
+    def _errors_of(self, choices: Sequence[Int8Choice], images: range) -> list[list[Errors]]:
         """Return both errors of each choice on each image; what is known is not run again."""
         missing = {
-            choice.key: Trial(choice, left)
+            choice.key: ChoiceTrial(choice, left)
             for choice in choices
             if (left := tuple(image for image in images if image not in self._known.setdefault(choice.key, {})))
         }

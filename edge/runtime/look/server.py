@@ -13,8 +13,8 @@ import msgspec
 
 from edge.config.pipeline import Pipeline
 from edge.config.schema import HttpConfig, TrackingConfig
-from edge.http.exchange import Answer, Request, json_answer, text_answer
-from edge.http.page import page_answer, picture_answer, picture_of
+from edge.http.exchange import Request, Response, json_response, text_response
+from edge.http.page import page_response, picture_of, picture_response
 from edge.http.prometheus import CONTENT_TYPE, Exposition, Metric
 from edge.http.server import HttpServer, Listener
 from edge.http.sockets import LOOPBACK, bind_port, bind_socket_file
@@ -152,52 +152,52 @@ class StatusServer:
             bind = lambda: bind_socket_file(socket_path)  # noqa: E731 - the twin of the one above
             yield Listener(name=str(socket_path), bind=bind, respond=self._all, is_tcp=False)
 
-    def _public(self, request: Request) -> Answer:
-        answers: dict[str, Callable[[], Answer]] = {
+    def _public(self, request: Request) -> Response:
+        answers: dict[str, Callable[[], Response]] = {
             "/metrics": self._metrics,
             "/livez": self._livez,
             "/readyz": self._readyz,
         }
         found = answers.get(request.path)
-        return text_answer(404, f"not here; there are {', '.join(answers)}") if found is None else found()
+        return text_response(404, f"not here; there are {', '.join(answers)}") if found is None else found()
 
-    def _all(self, request: Request) -> Answer:
+    def _all(self, request: Request) -> Response:
         if request.path == "/":
-            return page_answer()
+            return page_response()
         if request.path == "/status.json":
             moment = self._moment
             return (
-                text_answer(503, "starting")
+                text_response(503, "starting")
                 if moment is None
-                else json_answer(status_json(moment, self._shown.places()))
+                else json_response(status_json(moment, self._shown.places()))
             )
         stream = picture_of(request.path)
         return self._public(request) if stream is None else self._picture(stream)
 
-    def _picture(self, stream: str) -> Answer:
+    def _picture(self, stream: str) -> Response:
         known = StreamId(stream) if stream in self._shown.states.statuses() else None
         jpeg = None if known is None else self._shown.pictures.ask(known)
-        return text_answer(404, "no picture yet") if jpeg is None else picture_answer(jpeg)
+        return text_response(404, "no picture yet") if jpeg is None else picture_response(jpeg)
 
-    def _livez(self) -> Answer:
+    def _livez(self) -> Response:
         stuck_s = time.monotonic() - self._turned_at_s
         if stuck_s <= _STUCK_S:
-            return text_answer(200, "alive")
-        return text_answer(503, f"the inference loop has not turned for {stuck_s:.0f} s")
+            return text_response(200, "alive")
+        return text_response(503, f"the inference loop has not turned for {stuck_s:.0f} s")
 
-    def _readyz(self) -> Answer:
+    def _readyz(self) -> Response:
         moment = self._moment
         if moment is None:
-            return text_answer(503, "starting")
-        return text_answer(200, "ready" if moment.reason is None else f"{moment.state}: {moment.reason}")
+            return text_response(503, "starting")
+        return text_response(200, "ready" if moment.reason is None else f"{moment.state}: {moment.reason}")
 
-    def _metrics(self) -> Answer:
+    def _metrics(self) -> Response:
         made_at_s, text = self._figures
         if time.monotonic() - made_at_s >= _FIGURES_S:
             self._exposition = self._exposition or Exposition(self._collect)
             text = self._exposition.text()
             self._figures = (time.monotonic(), text)
-        return Answer(status=200, kind=CONTENT_TYPE, body=text)
+        return Response(status=200, kind=CONTENT_TYPE, body=text)
 
     def _collect(self) -> Iterator[Metric]:
         moment = self._moment

@@ -17,7 +17,7 @@ from edge.media.shedding import EVERYTHING, Shedding
 from edge.runtime.pipeline.shares import Terms
 from edge.types import StreamId
 
-__all__ = ["Ladder", "Level", "Load", "fair_caps"]
+__all__ = ["Ladder", "Level", "StreamLoad", "fair_caps"]
 
 _TOO_MUCH, _FEW = 0.10, 0.03  # shares of the frames that are lost
 _DOWN, _UP = 2, 3  # windows in a row
@@ -38,7 +38,7 @@ class Level(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class StreamLoad:
     """One live stream in one window: how many frames it wanted inferred, how many were, and how many were lost.
 
     What its own `max_fps` lets go is not wanted; what was left out on purpose is wanted and not lost.
@@ -67,7 +67,7 @@ class Ladder:
 
     def judge(
         self,
-        loads: Mapping[StreamId, Load],
+        loads: Mapping[StreamId, StreamLoad],
         terms: Mapping[StreamId, Terms],
         *,
         window_s: float,

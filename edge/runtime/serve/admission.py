@@ -15,7 +15,7 @@ from edge.runtime.pipeline.report import RunReport
 from edge.runtime.serve.overload import Windows
 from edge.types import StreamId, StreamState
 
-__all__ = ["Admission", "EngineSpeed", "Verdict", "judge", "measure_engine"]
+__all__ = ["Admission", "AdmissionVerdict", "EngineSpeed", "judge_admission", "measure_engine"]
 
 _log = logging.getLogger(__name__)
 _MEASURE_S = 0.4
@@ -38,7 +38,7 @@ class EngineSpeed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class AdmissionVerdict:
     """Whether all that is wanted can be served, and how it stands in words."""
 
     is_served: bool
@@ -60,7 +60,7 @@ def measure_engine(engine: Engine, *, clock_s: Callable[[], float] = time.perf_c
     return EngineSpeed(rows=engine.max_batch, batch_s=statistics.median(taken))
 
 
-def judge(speed: EngineSpeed, wanted_fps: Mapping[StreamId, float | None]) -> Verdict:
+def judge_admission(speed: EngineSpeed, wanted_fps: Mapping[StreamId, float | None]) -> AdmissionVerdict:
     """Hold what streams want against what the engine does.
 
     Args:
@@ -73,17 +73,17 @@ def judge(speed: EngineSpeed, wanted_fps: Mapping[StreamId, float | None]) -> Ve
     measured = f"{speed.fps:.1f} are served {how}"
     left_out = "; decoding is not included"
     if wanted_fps and not known:
-        return Verdict(
+        return AdmissionVerdict(
             is_served=True, text=f"no stream states its rate; {speed.fps:.1f} fps are served {how}{left_out}"
         )
     if len(known) < len(wanted_fps):
         left_out += f", nor are streams whose rate is not stated: {', '.join(sorted(set(wanted_fps) - set(known)))}"
     if total_fps <= speed.fps * _TOLERANCE:
-        return Verdict(is_served=True, text=f"{total_fps:.1f} fps are wanted, {measured}{left_out}")
+        return AdmissionVerdict(is_served=True, text=f"{total_fps:.1f} fps are wanted, {measured}{left_out}")
     limit_fps = min(fair_caps(known, {}, total_fps=speed.fps).values(), default=0.0)
     streams = int(speed.fps * len(known) / total_fps)
     fits = f"max_fps {limit_fps:.1f} for each would fit, or {streams} of {len(known)} streams as they are"
-    return Verdict(is_served=False, text=f"{total_fps:.1f} fps are wanted, {measured}; {fits}{left_out}")
+    return AdmissionVerdict(is_served=False, text=f"{total_fps:.1f} fps are wanted, {measured}; {fits}{left_out}")
 
 
 class Admission:
@@ -113,7 +113,7 @@ class Admission:
         Raises:
             ConfigError: if it is too much and `refuses`.
         """
-        verdict = judge(self._speed, stated_fps)
+        verdict = judge_admission(self._speed, stated_fps)
         if refuses and not verdict.is_served:
             raise ConfigError(
                 f"the engine cannot serve what the streams ask for: {verdict.text}",
@@ -132,9 +132,9 @@ class Admission:
         if live == self._judged or not live or not are_up or not all(new[stream].wanted for stream in live):
             return
         self._judged = live
-        self._say(judge(self._speed, {stream: new[stream].wanted / window_s for stream in live}))
+        self._say(judge_admission(self._speed, {stream: new[stream].wanted / window_s for stream in live}))
 
-    def _say(self, verdict: Verdict) -> None:
+    def _say(self, verdict: AdmissionVerdict) -> None:
         if verdict.is_served:
             self._tell(None)
             return

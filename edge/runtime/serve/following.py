@@ -14,7 +14,7 @@ from edge.publish.messages import InfoMessage
 from edge.runtime.pipeline.counting import Counting
 from edge.runtime.pipeline.following import Following
 from edge.track.bytetrack import ByteTracker
-from edge.track.follow import Follower, Rules
+from edge.track.follow import Follower, WatchRules
 from edge.track.geometry import Line, Zone
 from edge.types import FrameResult, StreamId
 
@@ -90,8 +90,8 @@ class _Reader:
         self._stream = stream
         self._labels = labels
 
-    def rules(self, tracking: TrackingConfig) -> Rules:
-        return Rules(
+    def rules(self, tracking: TrackingConfig) -> WatchRules:
+        return WatchRules(
             zones=list(self._zones(tracking)),
             lines=list(self._lines(tracking)),
             anchor=tracking.anchor,

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from edge.media.shedding import Orders
 from edge.runtime.pipeline.counters import StreamReport
-from edge.runtime.pipeline.ladder import Ladder, Level, Load
+from edge.runtime.pipeline.ladder import Ladder, Level, StreamLoad
 from edge.runtime.pipeline.report import RunReport
 from edge.runtime.pipeline.shares import Terms
 from edge.types import DropReason, StreamId
 
-__all__ = ["Counts", "Overload", "Relief", "Windows"]
+__all__ = ["FrameCounts", "Overload", "Relief", "Windows"]
 
 _log = logging.getLogger(__name__)
 _WINDOW_S = 10.0
@@ -26,16 +26,16 @@ _NEVER_BUSY_S = 0.01  # an engine that had less to do could do anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class FrameCounts:
     """Frames of a stream: inferred, lost, and shed (capped or skipped); without those that its own `max_fps` drops."""
 
     inferred: int = 0
     lost: int = 0
     shed: int = 0
 
-    def since(self, before: Counts) -> Counts:
+    def since(self, before: FrameCounts) -> FrameCounts:
         """Return what came after `before`."""
-        return Counts(
+        return FrameCounts(
             inferred=self.inferred - before.inferred, lost=self.lost - before.lost, shed=self.shed - before.shed
         )
 
@@ -52,9 +52,9 @@ class Windows:
         self._window_s = window_s
         self._begun_s: float | None = None
         self._busy_s = 0.0
-        self._before: Mapping[StreamId, Counts] = {}
+        self._before: Mapping[StreamId, FrameCounts] = {}
 
-    def cut(self, report: RunReport) -> tuple[Mapping[StreamId, Counts], float, float] | None:
+    def cut(self, report: RunReport) -> tuple[Mapping[StreamId, FrameCounts], float, float] | None:
         """Return what happened in a window, its length, and how long of that the engine was at work; None within."""
         now_s = report.times.elapsed_s
         if self._begun_s is not None and now_s - self._begun_s < self._window_s:
@@ -64,7 +64,7 @@ class Windows:
         self._begun_s, self._before, self._busy_s = now_s, counts, report.engine_busy_s
         if begun_s is None:
             return None
-        new = {stream: one.since(before.get(stream, Counts())) for stream, one in counts.items()}
+        new = {stream: one.since(before.get(stream, FrameCounts())) for stream, one in counts.items()}
         return new, now_s - begun_s, report.engine_busy_s - busy_s
 
 
@@ -112,7 +112,7 @@ class Overload:
             for stream, counts in window[0].items():
                 self._judge_stream(stream, counts, window[1])
 
-    def _judge_stream(self, stream: StreamId, new: Counts, window_s: float) -> None:
+    def _judge_stream(self, stream: StreamId, new: FrameCounts, window_s: float) -> None:
         verdict = self._verdicts[stream]
         if not verdict.changes(inferred=new.inferred, lost=new.lost + new.shed):
             return
@@ -129,7 +129,7 @@ class Overload:
             _log.info("frames of a stream are inferred again stream=%s inferred_fps=%.2f", stream, inferred_fps)
             self._tell_stream(stream, None)
 
-    def _judge(self, new: Mapping[StreamId, Counts], window_s: float) -> None:
+    def _judge(self, new: Mapping[StreamId, FrameCounts], window_s: float) -> None:
         inferred = sum(one.inferred for one in new.values())
         lost = sum(one.lost + one.shed for one in new.values())
         if not self._verdict.changes(inferred=inferred, lost=lost):
@@ -180,7 +180,7 @@ class Relief:
         inferred = sum(one.inferred for one in new.values())
         live = self._live()
         loads = {
-            stream: Load(wanted=one.wanted, inferred=one.inferred, lost=one.lost)
+            stream: StreamLoad(wanted=one.wanted, inferred=one.inferred, lost=one.lost)
             for stream, one in new.items()
             if stream in live
         }
@@ -213,9 +213,9 @@ def _fps(rate: float) -> str:
     return f"{rate:.1f}" if rate >= 1 else f"{rate:.2f}"
 
 
-def _counts(stream: StreamReport) -> Counts:
+def _counts(stream: StreamReport) -> FrameCounts:
     dropped = stream.dropped
-    return Counts(
+    return FrameCounts(
         inferred=stream.inferred,
         lost=sum(dropped.get(reason, 0) for reason in _LOST),
         shed=dropped.get(DropReason.CAPPED, 0) + stream.skipped,

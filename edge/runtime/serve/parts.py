@@ -20,7 +20,7 @@ from edge.runtime.serve.last_switch import LastSwitch
 from edge.runtime.serve.publishing import birth_message, make_frame_publisher, make_publisher
 from edge.runtime.serve.release import Deployed
 from edge.runtime.serve.reload import Reloader
-from edge.runtime.serve.service import Parts, ReliefParts
+from edge.runtime.serve.service import PipelineParts, ReliefParts
 from edge.runtime.serve.stream_states import StreamStates
 from edge.runtime.serve.streams import StreamMaker, class_filters, stated_rates, terms_of
 from edge.types import ModelSpec, StreamId
@@ -36,7 +36,7 @@ def build_parts(
     annotate_every_s: float = 1.0,
     frames_dir: Path | None = None,
     socket_path: Path | None = None,
-) -> Parts:
+) -> PipelineParts:
     """Return the parts of `pipeline`, ready to run.
 
     Args:
@@ -65,7 +65,7 @@ def build_parts(
     reload = None if deployed else Reloader(pipeline, info, publisher, stages, filters, batcher, maker)
     what_runs = (lambda: pipeline) if reload is None else (lambda: reload.pipeline)
     shown = make_shown(what_runs, info, counters=counters, states=states, last_switch=last_switch)
-    return Parts(
+    return PipelineParts(
         name=pipeline.path.stem,
         device=info.device,
         precision=running.precision,

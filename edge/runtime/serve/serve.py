@@ -18,7 +18,7 @@ from edge.runtime.serve.heartbeat import Heartbeat, health_path
 from edge.runtime.serve.overload import Overload, Relief
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.release import Deployed, open_release
-from edge.runtime.serve.service import Parts, Service
+from edge.runtime.serve.service import PipelineParts, Service
 from edge.runtime.serve.warm_up import warm_up
 
 __all__ = ["Serving", "open_serving", "serve"]
@@ -38,7 +38,7 @@ class Serving:
 
     def build(
         self, *, annotate_dir: Path | None = None, annotate_every_s: float = 1.0, frames_dir: Path | None = None
-    ) -> Parts:
+    ) -> PipelineParts:
         """Return its parts, as `build_parts` does."""
         self.heartbeat.loading("loading the engine")
         return build_parts(
@@ -80,7 +80,7 @@ def open_serving(*, path: Path | None, release_dir: Path | None, health: Path | 
 
 
 def serve(
-    parts: Parts,
+    parts: PipelineParts,
     heartbeat: Heartbeat,
     stop: threading.Event,
     *,
@@ -141,7 +141,7 @@ def serve(
         )
 
 
-def _relief(parts: Parts) -> Relief | None:
+def _relief(parts: PipelineParts) -> Relief | None:
     if not parts.relief.config.adapt:
         return None
     return Relief(
@@ -152,7 +152,7 @@ def _relief(parts: Parts) -> Relief | None:
     )
 
 
-def _admission(parts: Parts) -> Admission | None:
+def _admission(parts: PipelineParts) -> Admission | None:
     at_start = parts.relief.config.at_start
     if at_start == "ignore" or not parts.relief.stated_fps:
         return None

@@ -31,7 +31,7 @@ from edge.runtime.serve.running_streams import RunningStreams
 from edge.runtime.serve.stream_states import StreamStates
 from edge.types import DropReason, Precision, StreamId
 
-__all__ = ["Parts", "ReliefParts", "Service"]
+__all__ = ["PipelineParts", "ReliefParts", "Service"]
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.1
@@ -53,7 +53,7 @@ class ReliefParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class PipelineParts:
     """Everything that a pipeline consists of, made and not yet started.
 
     `last_switch` and `last_look` are there only where a release runs, and `reload` only where none does: a release does
@@ -87,7 +87,7 @@ class Service:
     """
 
     def __init__(
-        self, parts: Parts, *, on_stop: Callable[[], None] = lambda: None, hanging_s: float = HANGING_S
+        self, parts: PipelineParts, *, on_stop: Callable[[], None] = lambda: None, hanging_s: float = HANGING_S
     ) -> None:
         self._parts = parts
         self._hanging_s = hanging_s

@@ -9,7 +9,7 @@ import pytest
 
 from edge.config.schema import StreamConfig
 from edge.media.select import make_source
-from edge.media.shedding import EVERYTHING, Order, Shedding
+from edge.media.shedding import EVERYTHING, Shedding, SheddingOrder
 from edge.types import DropReason
 from tests.support.clips import CANVAS, number_of, write_clip
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
@@ -24,7 +24,7 @@ def camera(request, tmp_path):
     require_gstreamer("rtspsrc", "avdec_h264", "avdec_h265", server=True)
     codec, options = CODECS[request.param]
     clip = write_clip(tmp_path / f"clip.{request.param}", count=60, codec=codec, gop=30, **options)
-    order = Order()
+    order = SheddingOrder()
     with RtspServer({"/a": RtspMount(str(clip), request.param)}) as server:
         config = StreamConfig(id="a", uri=server.url("/a"), decoder="software")
         source = make_source(config, preprocess=CANVAS, base_dir=tmp_path, order=order)
@@ -100,7 +100,7 @@ def test_counts_balance_with_a_cap(tmp_path, decoder):
     if decoder == "software":
         require_gstreamer("avdec_h264")
     clip = write_clip(tmp_path / "clip.mp4", count=60)
-    order = Order(Shedding(max_fps=10.0))
+    order = SheddingOrder(Shedding(max_fps=10.0))
     config = StreamConfig(id="a", uri=str(clip), realtime=True, loop=True, decoder=decoder)
     source = make_source(config, preprocess=CANVAS, base_dir=tmp_path, order=order)
     source.open()
@@ -116,7 +116,7 @@ def test_counts_balance_with_a_cap(tmp_path, decoder):
 def test_a_file_that_waits_for_its_reader_loses_nothing(tmp_path):
     require_gstreamer("avdec_h264")
     clip = write_clip(tmp_path / "clip.mp4", count=30)
-    order = Order(Shedding(max_fps=1.0, skips=True))
+    order = SheddingOrder(Shedding(max_fps=1.0, skips=True))
     source = make_source(
         StreamConfig(id="a", uri=str(clip), decoder="software"), preprocess=CANVAS, base_dir=tmp_path, order=order
     )

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from edge.publish.messages import GapMessage
-from edge.publish.outbox.ring import Found
+from edge.publish.outbox.ring import RecoveredRing
 from tests.support.chaos_proxy import ChaosProxy
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
@@ -174,7 +174,7 @@ def test_declared_losses_outlive_the_process_until_they_are_delivered(
     for seq in range(1, 1001):
         first.publish(detections(seq))
     first.close()
-    (noted,) = msgspec.json.decode(Found(ring).notes)["gaps"]
+    (noted,) = msgspec.json.decode(RecoveredRing(ring).notes)["gaps"]
     assert msgspec.convert(noted, GapMessage).from_ == 1
     broker = make_broker().start()
     collector = make_collector(broker.port)
@@ -184,7 +184,7 @@ def test_declared_losses_outlive_the_process_until_they_are_delivered(
     wait_until(lambda: not collector.undeclared("east", 1000), what="all came or are declared")
     collector.findings().prove({("east", 41): 1000}, most_duplicates=0)
     second.close()
-    assert msgspec.json.decode(Found(ring).notes)["gaps"] == []
+    assert msgspec.json.decode(RecoveredRing(ring).notes)["gaps"] == []
 
 
 def test_the_birth_message_is_of_the_new_start(tmp_path, broker, collector, make_publisher):

@@ -9,7 +9,7 @@ from edge.deploy.rollout.hearing import Hearing
 from edge.deploy.rollout.watch import hear_all
 from edge.errors import PublishError
 from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
-from edge.rollout.device import Verdict
+from edge.rollout.device import ReleaseOutcome
 from tests.support.field_fleet import AT, FieldFleet
 from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
@@ -33,7 +33,7 @@ def test_what_the_broker_has_kept_is_known_and_what_comes_is_heard(field, hearin
 
     known = {one.name: (one.ring, one.is_there, one.switched) for one in hearing.devices(FROM, "stable")}
     assert known == {
-        "north/gate-01": ("canary", True, Verdict("0123456789ab", "committed")),
+        "north/gate-01": ("canary", True, ReleaseOutcome("0123456789ab", "committed")),
         "north/gate-02": ("canary", True, None),
         "south/gate-01": ("all", True, None),
     }
@@ -41,7 +41,9 @@ def test_what_the_broker_has_kept_is_known_and_what_comes_is_heard(field, hearin
     field.looked("gate-01", ring="canary", result="refused", code="preflight.disk", reason="no room")
     wait_until(lambda: not hearing.devices(FROM, "stable")[1].is_there, what="gate-02 is away")
     wait_until(
-        lambda: hearing.devices(FROM, "stable")[0].pulled == Verdict(None, "refused", "preflight.disk", "no room"),
+        lambda: (
+            hearing.devices(FROM, "stable")[0].pulled == ReleaseOutcome(None, "refused", "preflight.disk", "no room")
+        ),
         what="the look is heard",
     )
 

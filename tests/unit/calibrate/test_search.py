@@ -5,7 +5,7 @@ import random
 import pytest
 
 from edge.calibrate import search as package
-from edge.calibrate.search import Choice, FloatLimits, Layer
+from edge.calibrate.search import FloatLimits, Int8Choice, Layer
 
 METHODS = ("mse", "percentile", "minmax")
 RANGES = dict(zip(METHODS, (1.0, 2.0, 4.0), strict=True))
@@ -307,7 +307,7 @@ def test_an_accuracy_that_hardly_differs_is_not_worth_the_speed():
 
     found = search(ranges_of(), layers_of(10, share=0.01, last=last), measure)
 
-    assert found.best.choice == Choice(methods={"images": "mse"})
+    assert found.best.choice == Int8Choice(methods={"images": "mse"})
 
 
 class Noisy(Additive):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.capacity.demand import ASSUMED, Camera, Origin, Video
+from edge.capacity.demand import ASSUMED, Origin, StreamDemand, Video
 from edge.capacity.platform import platform_of
 from edge.capacity.work import Messages, PipelineModel, Work
 from edge.model.file import read_model_file
@@ -19,7 +19,7 @@ MODEL = Path(__file__).parents[3] / "edge/demo/model/traffic.onnx"
 
 
 def camera(name="a", *, video=ASSUMED, wanted_fps=None):
-    return Camera(id=name, video=video, wanted_fps=wanted_fps or video.fps, origin=Origin.STATED)
+    return StreamDemand(id=name, video=video, wanted_fps=wanted_fps or video.fps, origin=Origin.STATED)
 
 
 def video(width=1920, height=1080, fps=30.0, codec="h265"):

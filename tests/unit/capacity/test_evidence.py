@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.capacity.evidence import Measured, evidence, factors_of, left_one_out, read_evidence
+from edge.capacity.evidence import MeasuredEngine, evidence, factors_of, left_one_out, read_evidence
 from edge.errors import ConfigError
 from edge.roofline.bound import bound_of_model
 from edge.roofline.machines import find_machine
@@ -59,7 +59,7 @@ def test_what_is_left_out_is_slower_than_its_bound_too(model, precision, batch, 
 
 
 def made(least_ms, layers, *, of_least, layer_ms, model="m"):
-    return Measured(
+    return MeasuredEngine(
         model=model, size_px=640, precision=Precision.FP16, batch=1, machine="x", least_ms=least_ms, floor_ms=0.1,
         layers=layers, batch_ms=of_least * least_ms + layer_ms * layers, source="s",
     )  # fmt: skip

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.client.items import Late, Missing
-from edge.client.order import Order
+from edge.client.order import Resequencer
 from edge.publish.messages import GapMessage
 from tests.support.event_messages import event
 from tests.support.wire_messages import detections
@@ -86,7 +86,7 @@ def test_any_interleaving_gives_each_number_once_in_order_and_names_what_is_miss
     begin, *sent = arrivals(first, 41, copies)
     sent += arrivals(second, 42, copies)
     random.shuffle(sent)
-    order = Order(wait_s=WAIT_S, most_held=1000)
+    order = Resequencer(wait_s=WAIT_S, most_held=1000)
 
     items = [item for one in [begin, *sent] for item in order.enter(one, 0.0)]
     items += order.expire(WAIT_S)
@@ -105,7 +105,7 @@ def test_any_interleaving_gives_each_number_once_in_order_and_names_what_is_miss
 def test_whatever_comes_too_late_nothing_is_lost_or_told_twice(fates, copies, random, pauses, most_held, wait_s):
     begin, *sent = arrivals(fates, 41, copies)
     random.shuffle(sent)
-    order = Order(wait_s=wait_s, most_held=most_held)
+    order = Resequencer(wait_s=wait_s, most_held=most_held)
     now_s, items = 0.0, list(order.enter(begin, 0.0))
     for one, pause_s in zip(sent, itertools.cycle(pauses), strict=False):
         now_s += pause_s
@@ -133,14 +133,14 @@ def passed(order, *messages, now_s=0.0):
 
 
 def test_what_comes_in_order_passes_at_once():
-    order = Order(wait_s=WAIT_S, most_held=10)
+    order = Resequencer(wait_s=WAIT_S, most_held=10)
 
     assert passed(order, message(7)) == [(41, 7, "came", None)]
     assert passed(order, message(8), message(8)) == [(41, 8, "came", None)]
 
 
 def test_what_an_exact_record_names_is_not_waited_for():
-    order = Order(wait_s=WAIT_S, most_held=10)
+    order = Resequencer(wait_s=WAIT_S, most_held=10)
     assert passed(order, message(1), message(4)) == [(41, 1, "came", None)]
 
     assert passed(order, gap(2, 3)) == [
@@ -149,7 +149,7 @@ def test_what_an_exact_record_names_is_not_waited_for():
 
 
 def test_a_replay_that_goes_on_is_waited_for_and_one_that_stops_is_given_up():
-    order = Order(wait_s=WAIT_S, most_held=10)
+    order = Resequencer(wait_s=WAIT_S, most_held=10)
     passed(order, message(1), message(5))
     assert passed(order, message(2, is_replayed=True), now_s=9.0) == [(41, 2, "came", None)]
     assert list(order.expire(18.9)) == []
@@ -160,7 +160,7 @@ def test_a_replay_that_goes_on_is_waited_for_and_one_that_stops_is_given_up():
 
 
 def test_a_hole_has_its_own_time_to_be_filled():
-    order = Order(wait_s=WAIT_S, most_held=10)
+    order = Resequencer(wait_s=WAIT_S, most_held=10)
     passed(order, message(1), message(3))
     passed(order, message(5), now_s=9.0)
 
@@ -169,7 +169,7 @@ def test_a_hole_has_its_own_time_to_be_filled():
 
 
 def test_what_was_sent_before_we_came_is_not_missed_and_late_when_it_comes():
-    order = Order(wait_s=WAIT_S, most_held=10)
+    order = Resequencer(wait_s=WAIT_S, most_held=10)
 
     assert passed(order, message(5), message(3, is_replayed=True), message(3)) == [
         (41, 5, "came", None), (41, 3, "late", None)
@@ -178,14 +178,14 @@ def test_what_was_sent_before_we_came_is_not_missed_and_late_when_it_comes():
 
 
 def test_more_than_may_be_held_is_not():
-    order = Order(wait_s=WAIT_S, most_held=2)
+    order = Resequencer(wait_s=WAIT_S, most_held=2)
 
     assert passed(order, message(1), message(4), message(3)) == [(41, 1, "came", None)]
     assert passed(order, message(6)) == [(41, 2, "unsaid", False), (41, 3, "came", None), (41, 4, "came", None)]
 
 
 def test_an_older_epoch_is_late_once_a_newer_one_has_begun():
-    order = Order(wait_s=WAIT_S, most_held=10)
+    order = Resequencer(wait_s=WAIT_S, most_held=10)
     passed(order, message(9))
     assert passed(order, message(1, epoch=44)) == []
     assert passed(order, message(10, is_replayed=True), now_s=5.0) == [(41, 10, "came", None)]
@@ -199,7 +199,7 @@ def test_an_older_epoch_is_late_once_a_newer_one_has_begun():
 
 
 def test_damage_to_what_was_kept_is_told_at_once_and_is_the_reason_of_what_does_not_come():
-    order = Order(wait_s=WAIT_S, most_held=10)
+    order = Resequencer(wait_s=WAIT_S, most_held=10)
     passed(order, message(1))
     (found,) = order.enter(gap(1, None, reason="spool-corrupt", is_exact=False), 0.0)
     assert (found.first, found.last, found.reason, found.is_exact) == (1, None, "spool-corrupt", False)
@@ -209,7 +209,7 @@ def test_damage_to_what_was_kept_is_told_at_once_and_is_the_reason_of_what_does_
 
 
 def test_events_and_streams_have_numbers_of_their_own():
-    order = Order(wait_s=WAIT_S, most_held=10)
+    order = Resequencer(wait_s=WAIT_S, most_held=10)
     passed(order, message(1), message(3))
 
     assert passed(order, event(7), event(9), gap(8, 8, of="events")) == [

@@ -4,7 +4,7 @@ import threading
 import numpy as np
 import pytest
 
-from edge.protocols import Message
+from edge.protocols import TopicMessage
 from edge.publish.convert import detections_message
 from edge.publish.frame import FrameMessage, frame_from_packed
 from edge.publish.outbox.entry import entry_from_message
@@ -18,7 +18,7 @@ def test_it_is_the_same_message_as_one_converted_at_once():
     result = frame_result(found((1, 2, 30, 40), (5, 6, 70, 80)), captured_at_ns=1_795_169_702_113_402_999)
     late, early = FrameMessage(result, **KEYS), detections_message(result, **KEYS)
 
-    assert isinstance(late, Message)
+    assert isinstance(late, TopicMessage)
     for name in ("topic", "is_retained", "expiry_s", "schema", "captured_at", "stream", "epoch", "seq"):
         assert getattr(late, name) == getattr(early, name)
     assert late.encode() == early.encode() == late.encode()

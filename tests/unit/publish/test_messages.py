@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from edge.protocols import Message
+from edge.protocols import TopicMessage
 from edge.publish.device_messages import DeployMessage, StateMessage
 from edge.publish.messages import GapMessage, StreamStateMessage
 from edge.publish.mqtt.subscriber import message_from_payload
@@ -54,7 +54,7 @@ def test_a_gap_names_its_first_number_from():
     ],
 )
 def test_each_message_knows_its_topic(message, topic, is_retained, expiry_s):
-    assert isinstance(message, Message)
+    assert isinstance(message, TopicMessage)
     assert (message.topic, message.is_retained, message.expiry_s) == (topic, is_retained, expiry_s)
 
 

@@ -5,14 +5,14 @@ from datetime import datetime, timedelta, timezone
 import msgspec
 import pytest
 
-from edge.rollout.device import Device, Standing, Verdict
+from edge.rollout.device import Device, DeviceStanding, ReleaseOutcome
 from edge.rollout.judge import judge, tally_of
 from edge.rollout.rules import Rules
 from edge.rollout.state import RingState, RolloutState
 
 BEGAN = datetime(2026, 11, 23, 12, 0, tzinfo=timezone.utc)
 NEW = "0123456789ab"
-GOOD, BAD = Verdict(NEW, "committed"), Verdict(NEW, "rolled-back", reason="p95 doubled")
+GOOD, BAD = ReleaseOutcome(NEW, "committed"), ReleaseOutcome(NEW, "rolled-back", reason="p95 doubled")
 
 
 def state(*rings, silent=None, rules=None, **values):
@@ -158,7 +158,7 @@ def test_a_clock_that_goes_back_does_not_shorten_the_holding():
 
 def test_a_standing_is_counted_once():
     tally = tally_of(state(), state().rings[0], fleet(good=3, bad=1, waiting=2), now=BEGAN)
-    assert [tally.count(one) for one in Standing] == [3, 1, 0, 0, 2, 0]
+    assert [tally.count(one) for one in DeviceStanding] == [3, 1, 0, 0, 2, 0]
     assert (tally.failed, tally.counted, tally.unheard) == (1, 6, 0)
 
 

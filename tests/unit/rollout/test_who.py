@@ -6,7 +6,7 @@ import pytest
 
 from edge.deploy.rollout.kept import _overtaken
 from edge.deploy.rollout.rollout import who_am_i
-from edge.rollout.state import Step
+from edge.rollout.state import RolloutStep
 from tests.unit.rollout.test_state import AT, made
 
 
@@ -26,5 +26,5 @@ def test_a_name_that_is_no_text_is_made_one(monkeypatch):
 
 
 def test_what_somebody_else_wrote_moves_no_cursor():
-    state = made(steps=(Step(at=AT, by="x\x1b[2Jy", what="a\nb"),))
+    state = made(steps=(RolloutStep(at=AT, by="x\x1b[2Jy", what="a\nb"),))
     assert "x?[2Jy (a b, 2026-11-23T12:00:00Z)" in str(_overtaken("here", state))

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from edge.roofline.bound import Bound, bound_of_model
-from edge.roofline.measured import MeasuredMachine, Rate, Step, WorkingSet
+from edge.roofline.measured import MeasuredMachine, MemoryLevel, Rate, WorkingSet
 from edge.types import Precision
 
 CACHES = ((1000, 100.0), (2000, 90.0), (4000, 40.0), (8000, 10.0))  # bytes, bytes per nanosecond
@@ -73,9 +73,9 @@ def test_a_layer_is_bounded_by_the_bandwidth_of_the_level_that_its_bytes_fit(her
 
 def test_working_sets_of_much_the_same_rate_are_one_step(here):
     assert here().steps == (
-        Step(up_to_bytes=2000, bytes_per_s=100e9),
-        Step(up_to_bytes=4000, bytes_per_s=40e9),
-        Step(up_to_bytes=8000, bytes_per_s=10e9),
+        MemoryLevel(up_to_bytes=2000, bytes_per_s=100e9),
+        MemoryLevel(up_to_bytes=4000, bytes_per_s=40e9),
+        MemoryLevel(up_to_bytes=8000, bytes_per_s=10e9),
     )
     assert here().bytes_per_s == 10e9
     assert here().ridge(Precision.INT8) == pytest.approx(10)

@@ -7,7 +7,7 @@ import pytest
 
 from edge.track.bytetrack import ByteTracker
 from edge.track.events import Direction, EndReason
-from edge.track.follow import Follower, Rules
+from edge.track.follow import Follower, WatchRules
 from edge.track.geometry import Line, Zone
 from edge.types import FrameResult, ImageSize
 from tests.support import street
@@ -21,7 +21,7 @@ YARD = Zone(id="yard", polygon=WHOLE)
 
 
 def follower(*, zones=(YARD,), lines=(), lost_s=1.0):
-    rules = Rules(zones=zones, lines=lines, anchor="bottom", settle_s=0.3, lost_s=lost_s, classes=4)
+    rules = WatchRules(zones=zones, lines=lines, anchor="bottom", settle_s=0.3, lost_s=lost_s, classes=4)
     return Follower(ByteTracker(lost_s=lost_s, sure_score=0.5), rules)
 
 

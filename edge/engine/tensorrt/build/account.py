@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Account", "account_of"]
+__all__ = ["PlanAccount", "plan_account_of"]
 
 _FLOAT32, _FLOAT16, _INT8 = "fp32", "fp16", "int8"
 # "Format/Datatype" of an output: "Channel major FP32 format ...", "Thirty-two wide channel vectorized row major Int8
@@ -19,7 +19,7 @@ _OPTIMISED_KERNEL = re.compile(r"i8i8|imma|int8|_i8|s8s8", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class PlanAccount:
     """Layers of a plan by precision; `reformats` only move data."""
 
     by_precision: Mapping[str, int]
@@ -46,7 +46,7 @@ class Account:
         }
 
 
-def account_of(text: str) -> Account | None:
+def plan_account_of(text: str) -> PlanAccount | None:
     """Return the account in the inspector's JSON; None where it holds no layers."""
     try:
         layers = json.loads(text)["Layers"]
@@ -57,7 +57,7 @@ def account_of(text: str) -> Account | None:
         return None
     moves = [layer for layer in read if str(layer.get("LayerType", "")).startswith(_MOVES)]
     works = [(str(layer.get("Name", "?")), _precision(layer)) for layer in read if layer not in moves]
-    return Account(
+    return PlanAccount(
         by_precision=dict(Counter(precision for _, precision in works)),
         reformats=len(moves),
         layers=tuple(works),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edge.engine.kind import BuildRequest, ModelForms, Plan
-from edge.engine.tensorrt.binding import Library, make_logger
-from edge.engine.tensorrt.build.account import Account
+from edge.engine.tensorrt.binding import TensorRtLibrary, make_logger
+from edge.engine.tensorrt.build.account import PlanAccount
 from edge.engine.tensorrt.build.config import make_config
 from edge.engine.tensorrt.build.coverage import Coverage, implicit_coverage, qdq_coverage
 from edge.engine.tensorrt.build.dla import dla_notes, require_dla, use_dla
@@ -43,7 +43,7 @@ _Progress = Callable[[str, float], None]
 class _Job:
     """One build, and the objects of TensorRT that have to live as long: they hold no reference to each other."""
 
-    library: Library
+    library: TensorRtLibrary
     device: TensorrtDevice
     model: ModelForms
     request: BuildRequest
@@ -59,7 +59,7 @@ class _Job:
 
 
 def build_plan(
-    library: Library,
+    library: TensorRtLibrary,
     device: TensorrtDevice,
     model: ModelForms,
     request: BuildRequest,
@@ -90,7 +90,9 @@ def build_plan(
     return _built(job, source, on_progress)
 
 
-def _job(library: Library, device: TensorrtDevice, model: ModelForms, request: BuildRequest, log: MessageLog) -> _Job:
+def _job(
+    library: TensorRtLibrary, device: TensorrtDevice, model: ModelForms, request: BuildRequest, log: MessageLog
+) -> _Job:
     options = request.options
     assert isinstance(options, Options)
     wanted = WantedRoute(
@@ -215,7 +217,7 @@ def _header(job: _Job, network: INetworkDefinition, batch: int | None) -> PlanHe
 
 
 def _report(
-    job: _Job, source: Source, coverage: Coverage | None, notes: tuple[str, ...], account: Account | None
+    job: _Job, source: Source, coverage: Coverage | None, notes: tuple[str, ...], account: PlanAccount | None
 ) -> dict[str, object]:
     parts: dict[str, object] = {
         "route": job.chosen.route.value,

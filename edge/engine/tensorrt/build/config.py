@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edge.engine.tensorrt.binding import Library
+from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.routes import Route
@@ -21,7 +21,13 @@ _BOARD_SHARE = 4  # a build beside a running service: TensorRT's own limit on a 
 
 
 def make_config(
-    library: Library, builder: Builder, device: TensorrtDevice, options: Options, *, route: Route, precision: Precision
+    library: TensorRtLibrary,
+    builder: Builder,
+    device: TensorrtDevice,
+    options: Options,
+    *,
+    route: Route,
+    precision: Precision,
 ) -> IBuilderConfig:
     """Return the configuration of a build by `route`.
 
@@ -48,7 +54,7 @@ def _tactic_memory_bytes(options: Options, device: TensorrtDevice) -> int | None
     return device.memory_bytes // _BOARD_SHARE if device.is_integrated else None
 
 
-def _set_precision(library: Library, config: IBuilderConfig, route: Route, precision: Precision) -> None:
+def _set_precision(library: TensorRtLibrary, config: IBuilderConfig, route: Route, precision: Precision) -> None:
     flags = library.trt.BuilderFlag
     if precision is Precision.FP32:
         config.clear_flag(flags.TF32)  # ten bits of mantissa are not what fp32 asks for
@@ -60,7 +66,7 @@ def _set_precision(library: Library, config: IBuilderConfig, route: Route, preci
         config.set_flag(flags.INT8)
 
 
-def _set_capability(library: Library, config: IBuilderConfig, device: TensorrtDevice) -> None:
+def _set_capability(library: TensorRtLibrary, config: IBuilderConfig, device: TensorrtDevice) -> None:
     name = "SM{}{}".format(*device.compute_capability)
     known = library.trt.ComputeCapability.__members__
     if name not in known:

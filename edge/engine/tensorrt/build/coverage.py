@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edge.engine.tensorrt.binding import Library
+from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.build.network import tensor_names
 from edge.errors import EngineError
 from edge.model.graph import graph_from_bytes
@@ -69,7 +69,7 @@ def implicit_coverage(network: INetworkDefinition, ranges: Mapping[str, float]) 
 
 
 def qdq_coverage(
-    library: Library, network: INetworkDefinition, made: QdqModel, ranges: Mapping[str, float] | None
+    library: TensorRtLibrary, network: INetworkDefinition, made: QdqModel, ranges: Mapping[str, float] | None
 ) -> Coverage:
     """Return which of the table's `ranges` the pairs of `made` state; None: the file's pairs are its own.
 
@@ -88,7 +88,7 @@ def qdq_coverage(
     return Coverage(given=len(ranges), unused=tuple(sorted(set(ranges) - set(made.ranges))))
 
 
-def _quantized(library: Library, network: INetworkDefinition) -> Iterator[str]:
+def _quantized(library: TensorRtLibrary, network: INetworkDefinition) -> Iterator[str]:
     for number in range(network.num_layers):
         layer = network.get_layer(number)
         if layer.type == library.trt.LayerType.QUANTIZE:

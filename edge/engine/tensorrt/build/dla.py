@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from edge.engine.tensorrt.binding import Library
+from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.build.coverage import Coverage
-from edge.engine.tensorrt.build.network import tensors_of
+from edge.engine.tensorrt.build.network import network_tensors
 from edge.engine.tensorrt.routes import Route
 from edge.errors import EngineError
 from edge.types import Precision
@@ -26,7 +26,7 @@ _TOLD = 3
 
 
 def require_dla(
-    library: Library, builder: Builder, core: int, *, precision: Precision, route: Route, max_batch: int
+    library: TensorRtLibrary, builder: Builder, core: int, *, precision: Precision, route: Route, max_batch: int
 ) -> None:
     """Refuse a build for a DLA core that cannot be.
 
@@ -50,7 +50,7 @@ def require_dla(
         raise EngineError(f"{where}: a DLA core takes at most {_MAX_BATCH} frames at once, {max_batch} are asked for")
 
 
-def use_dla(library: Library, config: IBuilderConfig, core: int) -> None:
+def use_dla(library: TensorRtLibrary, config: IBuilderConfig, core: int) -> None:
     """Let a build use a DLA core for what can run there, and the GPU for the rest."""
     trt = library.trt
     config.default_device_type = trt.DeviceType.DLA
@@ -60,7 +60,9 @@ def use_dla(library: Library, config: IBuilderConfig, core: int) -> None:
 
 def dla_notes(network: INetworkDefinition, coverage: Coverage | None) -> Iterator[str]:
     """Yield what of a network cannot run on a DLA core, and goes to the GPU, as far as that is known before."""
-    large = [tensor.name for tensor in tensors_of(network) if any(side > _MAX_SIDE for side in tuple(tensor.shape)[1:])]
+    large = [
+        tensor.name for tensor in network_tensors(network) if any(side > _MAX_SIDE for side in tuple(tensor.shape)[1:])
+    ]
     if large:
         yield f"{len(large)} tensors have a side above {_MAX_SIDE} ({', '.join(large[:_TOLD])})"
     if coverage is not None and coverage.missing:

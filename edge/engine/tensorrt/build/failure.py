@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edge.engine.tensorrt.log import MessageLog, Severity, is_out_of_memory
+from edge.engine.tensorrt.log import LogSeverity, MessageLog, is_out_of_memory
 from edge.errors import EngineError
 
 __all__ = ["build_failure"]
@@ -12,7 +12,7 @@ _OUT_OF_MEMORY = "lower engine.workspace_mib or batch.max_frames, stop what else
 
 def build_failure(what: str, log: MessageLog) -> EngineError:
     """Return the error of a build that `what` names, after TensorRT gave no plan."""
-    if is_out_of_memory(log.texts(at_most=Severity.WARNING)):
+    if is_out_of_memory(log.texts(at_most=LogSeverity.WARNING)):
         return EngineError(f"{what}: memory ran out while TensorRT built: {log.reason()}", hint=_OUT_OF_MEMORY)
     return EngineError(
         f"{what}: TensorRT built nothing: {log.reason()}", hint="`edge-deploy doctor` names known-bad combinations"

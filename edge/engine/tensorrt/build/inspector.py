@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from edge.engine.tensorrt.binding import Library
-from edge.engine.tensorrt.build.account import Account, account_of
+from edge.engine.tensorrt.binding import TensorRtLibrary
+from edge.engine.tensorrt.build.account import PlanAccount, plan_account_of
 from edge.engine.tensorrt.device import read_device
 from edge.errors import EngineError
 
@@ -18,7 +18,7 @@ __all__ = ["inspected"]
 _log = logging.getLogger(__name__)
 
 
-def inspected(library: Library, logger: ILogger, content: bytes, dla_core: int | None) -> Account | None:
+def inspected(library: TensorRtLibrary, logger: ILogger, content: bytes, dla_core: int | None) -> PlanAccount | None:
     """Return which layers of `content`, what TensorRT serialized, compute in which precision; None where nobody tells.
 
     A runtime without a driver crashes when it is used, so the driver is asked first.
@@ -36,4 +36,4 @@ def inspected(library: Library, logger: ILogger, content: bytes, dla_core: int |
     if engine is None:
         return None  # which the gate, that loads it next, tells with its reason
     inspector = engine.create_engine_inspector()
-    return account_of(str(inspector.get_engine_information(trt.LayerInformationFormat.JSON)))
+    return plan_account_of(str(inspector.get_engine_information(trt.LayerInformationFormat.JSON)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from edge.engine.tensorrt.binding import Library
+from edge.engine.tensorrt.binding import TensorRtLibrary
 
 if TYPE_CHECKING:
     from edge.engine.tensorrt.binding import IBuilderConfig, ILayer, INetworkDefinition
@@ -14,7 +14,7 @@ __all__ = ["keep_float"]
 
 
 def keep_float(
-    library: Library, config: IBuilderConfig, network: INetworkDefinition, names: Collection[str]
+    library: TensorRtLibrary, config: IBuilderConfig, network: INetworkDefinition, names: Collection[str]
 ) -> tuple[str, ...]:
     """Bind layers to float16 that `names` names, and those that read a tensor of such a name; return names of none.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edge.engine.tensorrt.binding import Library, make_logger
+from edge.engine.tensorrt.binding import TensorRtLibrary, make_logger
 from edge.engine.tensorrt.build.config import make_config
-from edge.engine.tensorrt.build.network import infos_of, parsed_network, tensors_of
+from edge.engine.tensorrt.build.network import infos_of, network_tensors, parsed_network
 from edge.engine.tensorrt.build.serialize import serialized
 from edge.engine.tensorrt.build.shapes import set_shapes
 from edge.engine.tensorrt.device import TensorrtDevice
@@ -23,7 +23,7 @@ _FAST = 1  # seconds instead of minutes: what is looked into is run on some hund
 
 
 def build_marked(
-    library: Library,
+    library: TensorRtLibrary,
     device: TensorrtDevice,
     spec: ModelSpec,
     content: bytes,
@@ -59,7 +59,7 @@ def build_marked(
         library, builder, device, Options(optimization_level=_FAST), route=route, precision=Precision.FP32
     )
     set_shapes(builder, config, network, spec, max_batch=max_batch)
-    known = {tensor.name: tensor for tensor in tensors_of(network)}
+    known = {tensor.name: tensor for tensor in network_tensors(network)}
     given_out = {network.get_output(index).name for index in range(network.num_outputs)}
     for name in dict.fromkeys(tensors):
         if name not in known:

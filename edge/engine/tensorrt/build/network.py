@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edge.engine.tensorrt.binding import Library
+from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.plan import PlanTensor
 from edge.errors import EngineError, ModelError
 from edge.model.graph import Graph, graph_from_bytes
@@ -14,7 +14,7 @@ from edge.model.graph import Graph, graph_from_bytes
 if TYPE_CHECKING:
     from edge.engine.tensorrt.binding import Builder, ILogger, INetworkDefinition, ITensor, OnnxParser, ParserError
 
-__all__ = ["infos_of", "parsed_network", "tensor_names", "tensors_of"]
+__all__ = ["infos_of", "network_tensors", "parsed_network", "tensor_names"]
 
 _DTYPE_OF = {
     "FLOAT": "float32",
@@ -30,7 +30,7 @@ _ERRORS_TOLD = 3
 
 
 def parsed_network(
-    library: Library, builder: Builder, logger: ILogger, content: bytes, *, name: str, is_strongly_typed: bool
+    library: TensorRtLibrary, builder: Builder, logger: ILogger, content: bytes, *, name: str, is_strongly_typed: bool
 ) -> INetworkDefinition:
     """Return the network of the ONNX file `content`; `name` names it in errors.
 
@@ -50,7 +50,7 @@ def parsed_network(
     return network
 
 
-def tensors_of(network: INetworkDefinition) -> Iterator[ITensor]:
+def network_tensors(network: INetworkDefinition) -> Iterator[ITensor]:
     """Yield inputs, and outputs of layers; what a layer has in place of an output that nobody reads is left out."""
     for index in range(network.num_inputs):
         yield network.get_input(index)
@@ -63,8 +63,8 @@ def tensors_of(network: INetworkDefinition) -> Iterator[ITensor]:
 
 
 def tensor_names(network: INetworkDefinition) -> frozenset[str]:
-    """Return the names of `tensors_of`."""
-    return frozenset(tensor.name for tensor in tensors_of(network))
+    """Return the names of `network_tensors`."""
+    return frozenset(tensor.name for tensor in network_tensors(network))
 
 
 def infos_of(network: INetworkDefinition) -> tuple[tuple[PlanTensor, ...], tuple[PlanTensor, ...]]:
@@ -79,7 +79,7 @@ def _info(tensor: ITensor) -> PlanTensor:
     return PlanTensor(name=tensor.name, shape=tuple(tensor.shape), dtype=_DTYPE_OF.get(kind, kind.lower()))
 
 
-def _flags(library: Library, *, is_strongly_typed: bool) -> int:
+def _flags(library: TensorRtLibrary, *, is_strongly_typed: bool) -> int:
     kinds, abilities, flags = library.trt.NetworkDefinitionCreationFlag, library.abilities, 0
     if abilities.has_explicit_batch_flag and not abilities.takes_int8_weights:  # TensorRT 10 calls it deprecated
         flags |= 1 << int(kinds.EXPLICIT_BATCH)
@@ -94,7 +94,7 @@ class _Place:
     operator: str
 
 
-def _problems(library: Library, parser: OnnxParser, content: bytes) -> Iterator[str]:
+def _problems(library: TensorRtLibrary, parser: OnnxParser, content: bytes) -> Iterator[str]:
     graph = _graph(content)
     for index in range(parser.num_errors):
         error = parser.get_error(index)
@@ -103,7 +103,7 @@ def _problems(library: Library, parser: OnnxParser, content: bytes) -> Iterator[
         yield f"{where}{error.desc()}"
 
 
-def _place(library: Library, error: ParserError, graph: Graph | None) -> _Place:
+def _place(library: TensorRtLibrary, error: ParserError, graph: Graph | None) -> _Place:
     if library.abilities.has_node_of_error:
         return _Place(name=str(error.node_name()), operator=str(error.node_operator()))
     number = int(error.node())

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from edge.engine.tensorrt.binding import Library
+from edge.engine.tensorrt.binding import TensorRtLibrary
 
 __all__ = ["Phases", "make_monitor"]
 
@@ -65,7 +65,7 @@ class Phases:
             self.failure = error
 
 
-def make_monitor(library: Library, phases: Phases) -> Any:
+def make_monitor(library: TensorRtLibrary, phases: Phases) -> Any:
     """Return what TensorRT tells its progress to; None where it tells none."""
     if not library.abilities.has_progress_monitor:
         return None

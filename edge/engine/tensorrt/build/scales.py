@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from edge.engine.tensorrt.binding import Library
-from edge.engine.tensorrt.build.network import tensors_of
+from edge.engine.tensorrt.binding import TensorRtLibrary
+from edge.engine.tensorrt.build.network import network_tensors
 from edge.errors import EngineError
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ class CacheAnswer:
             )
 
 
-def give_cache(library: Library, config: IBuilderConfig, cache: bytes) -> CacheAnswer:
+def give_cache(library: TensorRtLibrary, config: IBuilderConfig, cache: bytes) -> CacheAnswer:
     """Give `cache`, with the header of this library, to a build."""
     config.int8_calibrator = calibrator = _calibrator(library, cache)
     return CacheAnswer(calibrator)
 
 
-def _calibrator(library: Library, cache: bytes) -> Any:
+def _calibrator(library: TensorRtLibrary, cache: bytes) -> Any:
     base: Any = library.trt.IInt8EntropyCalibrator2
 
     class _Calibrator(base):  # type: ignore[misc]  # its base is known when the library is
@@ -79,6 +79,6 @@ def set_ranges(network: INetworkDefinition, ranges: Mapping[str, float], name: s
     Raises:
         EngineError: naming the tensor whose range TensorRT refuses.
     """
-    for tensor in tensors_of(network):
+    for tensor in network_tensors(network):
         if tensor.name in ranges and not tensor.set_dynamic_range(-ranges[tensor.name], ranges[tensor.name]):
             raise EngineError(f'{name}: TensorRT refuses the range {ranges[tensor.name]:g} of "{tensor.name}"')

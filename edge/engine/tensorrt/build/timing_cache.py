@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge.engine.tensorrt.binding import Library
+from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.writing import write_whole
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 class TimingCache:
     """The cache of one library on one device in `folder`; None: nothing is kept. It never makes a build fail."""
 
-    def __init__(self, folder: Path | None, library: Library, device: TensorrtDevice) -> None:
+    def __init__(self, folder: Path | None, library: TensorRtLibrary, device: TensorrtDevice) -> None:
         words = f"{library.name}-{library.version}-{device.name}-sm{device.capability}"
         name = re.sub(r"[^A-Za-z0-9.]+", "-", words)
         measures = not library.abilities.has_chosen_capability  # which builds for a GPU that it does not run on

@@ -8,7 +8,7 @@ import platform
 import pytest
 
 from edge.engine.cuda.compile import find_nvrtc, made_files, options_of
-from edge.engine.cuda.images import FOLDER, INDEX, SOURCE, TARGETS, image_name, read_image
+from edge.engine.cuda.images import FOLDER, INDEX, SOURCE, TARGETS, image_name, read_kernel_image
 from edge.engine.cuda.nvrtc import Nvrtc
 from edge.errors import EngineError, MissingDependencyError
 
@@ -35,7 +35,7 @@ KERNELS = {
 )
 def test_a_cubin_for_each_gpu_that_is_named_and_ptx_for_later_ones(capability, name):
     assert image_name(capability) == name
-    assert read_image(capability)[:4] == (b"\x7fELF" if name.endswith(".cubin") else b"//\n/")
+    assert read_kernel_image(capability)[:4] == (b"\x7fELF" if name.endswith(".cubin") else b"//\n/")
 
 
 @pytest.mark.parametrize("capability", [(5, 3), (6, 2), (7, 0)])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from edge.device.engine_record import EngineInputs, EngineRecord
-from edge.engine.tensorrt.build.account import account_of
+from edge.engine.tensorrt.build.account import plan_account_of
 
 
 def layer(name, kind, datatype, tactic="", key="Format/Datatype"):
@@ -40,7 +40,7 @@ ELEVEN = [
     ],
 )
 def test_layers_are_counted_by_precision(layers, counts, reformats, line):
-    account = account_of(json.dumps({"Layers": layers}))
+    account = plan_account_of(json.dumps({"Layers": layers}))
     assert account.by_precision == counts
     assert account.reformats == reformats
     assert account.line == line
@@ -49,13 +49,13 @@ def test_layers_are_counted_by_precision(layers, counts, reformats, line):
 
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", '{"Layers": ["conv1"]}', '{"Layers": 3}', '{"I/O Tensors": []}'])
 def test_an_inspector_that_tells_nothing_gives_no_account(text):
-    assert account_of(text) is None
+    assert plan_account_of(text) is None
 
 
 @pytest.mark.parametrize("field", ["Inputs", "Outputs", "TacticName", "LayerType", "Name"])
 def test_layers_that_lack_a_field_are_counted_all_the_same(field):
     lacking = [{key: value for key, value in one.items() if key != field} for one in EIGHT[:3]]
-    assert sum(account_of(json.dumps({"Layers": lacking})).by_precision.values()) == 3
+    assert sum(plan_account_of(json.dumps({"Layers": lacking})).by_precision.values()) == 3
 
 
 def test_status_shows_the_account():
@@ -68,7 +68,11 @@ def test_status_shows_the_account():
         input_size=(640, 640),
         preprocess_sha256="b",
     )
-    report = {"route": "qdq-weak", "why": "asked for", "account": account_of(json.dumps({"Layers": EIGHT})).as_json()}
+    report = {
+        "route": "qdq-weak",
+        "why": "asked for",
+        "account": plan_account_of(json.dumps({"Layers": EIGHT})).as_json(),
+    }
     record = EngineRecord(inputs=inputs, plan_sha256="c", plan_bytes=1, seconds=1.0, precision="int8", report=report)
     expected = "tensorrt int8, qdq-weak: asked for (layers 1 int8, 1 fp16, 1 fp32; 1 reformats)"
     assert record.line == expected

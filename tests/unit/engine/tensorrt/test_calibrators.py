@@ -10,7 +10,7 @@ from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.calibrators import CALIBRATORS, CalibratorSettings, model_input, written_cache
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.examine import require_calibration
-from edge.engine.tensorrt.machine import Machine
+from edge.engine.tensorrt.machine import ThisMachine
 from edge.errors import DatasetError, EngineError
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
@@ -153,11 +153,11 @@ def test_wrong_settings_are_refused(settings, told):
 
 
 def test_on_a_jetson_with_tensorrt_10_it_is_refused_before_it_crashes():
-    jetson = Machine(architecture="aarch64", python="3.10", board="NVIDIA Jetson Orin Nano", l4t="36.4.3")
+    jetson = ThisMachine(architecture="aarch64", python="3.10", board="NVIDIA Jetson Orin Nano", l4t="36.4.3")
     with fake_tensorrt.used("10.3.0"):
         with pytest.raises(EngineError, match=r"crashes.*on a workstation"):
             require_calibration(jetson, import_tensorrt())
-        require_calibration(Machine(architecture="x86_64", python="3.12"), import_tensorrt())
+        require_calibration(ThisMachine(architecture="x86_64", python="3.12"), import_tensorrt())
     with fake_tensorrt.used("8.6.1"):
         require_calibration(jetson, import_tensorrt())
 

@@ -6,9 +6,9 @@ import pytest
 
 from edge.engine.kinds import AUTO, choose_kind, facts_of
 from edge.engine.tensorrt.facts import FACTS, why_not
-from edge.engine.tensorrt.machine import Machine, SystemCopy, read_machine
+from edge.engine.tensorrt.machine import SystemCopy, ThisMachine, read_machine
 
-ORIN = Machine(
+ORIN = ThisMachine(
     architecture="aarch64",
     python="3.10",
     board="NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super",
@@ -20,7 +20,7 @@ ORIN = Machine(
 
 
 def changed(**values):
-    return Machine(**({name: getattr(ORIN, name) for name in Machine.__slots__} | values))
+    return ThisMachine(**({name: getattr(ORIN, name) for name in ThisMachine.__slots__} | values))
 
 
 def test_an_orin_with_jetpack_runs_it():

@@ -7,11 +7,11 @@ import pytest
 from edge.engine.tensorrt import examine
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.known_bad import KNOWN_BAD, known_bad_on, version_numbers
-from edge.engine.tensorrt.machine import Machine, SystemCopy
+from edge.engine.tensorrt.machine import SystemCopy, ThisMachine
 from edge.runtime import doctor
 from tests.support import fake_tensorrt
 
-ORIN = Machine(
+ORIN = ThisMachine(
     architecture="aarch64",
     python="3.10",
     board="NVIDIA Jetson Orin Nano",
@@ -21,7 +21,7 @@ ORIN = Machine(
     has_pycuda=True,
     is_venv=True,
 )
-DESKTOP = Machine(
+DESKTOP = ThisMachine(
     architecture="x86_64",
     python="3.12",
     gpus=("RTX 3060",),
@@ -115,7 +115,7 @@ def test_what_hides_it_is_told_where_it_cannot_run(monkeypatch, changes, name, t
 
 
 def test_a_machine_that_has_nothing_of_it_is_told_nothing_more(monkeypatch):
-    assert found(Machine(architecture="x86_64", python="3.11"), monkeypatch) == {}
+    assert found(ThisMachine(architecture="x86_64", python="3.11"), monkeypatch) == {}
 
 
 def test_doctor_tells_what_hides_tensorrt_beside_the_reason(monkeypatch):

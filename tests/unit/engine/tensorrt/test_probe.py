@@ -11,13 +11,13 @@ from edge.engine.cuda.binding import import_pycuda
 from edge.engine.kinds import AUTO, choose_kind, facts_of
 from edge.engine.tensorrt import facts, probe
 from edge.engine.tensorrt.binding import LIBRARIES, import_tensorrt
-from edge.engine.tensorrt.machine import Machine, read_machine
+from edge.engine.tensorrt.machine import ThisMachine, read_machine
 from edge.errors import MissingDependencyError
 from tests.support.cuda_driver import stand_in
 from tests.support.cuda_driver.build import driver_library, pycuda_folder
 from tests.support.tensorrt import ROOT
 
-ORIN = Machine(
+ORIN = ThisMachine(
     architecture="aarch64",
     python="3.10",
     board="NVIDIA Jetson Orin Nano",

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from edge.publish.frame import FrameMessage
 from edge.publish.outbox.entry import entry_from_message
 from edge.publish.outbox.kept import open_kept
-from edge.publish.outbox.ring import Found, Ring, RingError
+from edge.publish.outbox.ring import RecoveredRing, Ring, RingError
 from tests.support.wire_messages import MODEL, birth, found, frame_result
 
 
 def left_in(path):
-    found = Found(path)
+    found = RecoveredRing(path)
     assert not found.is_damaged
     return [(record.head, record.payload, record.was_sent) for record in found.records]
 
@@ -77,12 +77,12 @@ def test_of_two_notes_the_newer_one_counts_and_a_torn_one_does_not(path):
     for n in range(5):
         assert ring.note(b"note%d" % n)
     ring.close()
-    assert Found(path).notes == b"note4"
+    assert RecoveredRing(path).notes == b"note4"
 
     content = path.read_bytes()
     at = content.index(b"note4")
     path.write_bytes(content[:at] + b"X" + content[at + 1 :])
-    assert Found(path).notes == b"note3"
+    assert RecoveredRing(path).notes == b"note3"
 
 
 def test_a_note_that_is_too_long_leaves_the_one_before(path):
@@ -91,13 +91,13 @@ def test_a_note_that_is_too_long_leaves_the_one_before(path):
 
     assert not ring.note(bytes(1 << 20))
     ring.close()
-    assert Found(path).notes == b"before"
+    assert RecoveredRing(path).notes == b"before"
 
 
 def test_one_process_has_it(path):
     ring = Ring.create(path, 1 << 16)
     with pytest.raises(RingError, match="another process uses it"):
-        Found(path)
+        RecoveredRing(path)
     with pytest.raises(RingError, match="another process uses it"):
         Ring.create(path, 1 << 16)
     ring.close()
@@ -109,7 +109,7 @@ def test_one_process_has_it(path):
 def test_what_is_no_ring_is_damaged(path, content):
     path.write_bytes(content)
 
-    assert Found(path).is_damaged
+    assert RecoveredRing(path).is_damaged
 
 
 def test_a_flipped_bit_costs_its_segment_from_there_on_and_is_told(path):
@@ -120,7 +120,7 @@ def test_a_flipped_bit_costs_its_segment_from_there_on_and_is_told(path):
     content = bytearray(path.read_bytes())
     content[content.index(b"payload3;")] ^= 1
     path.write_bytes(content)
-    found = Found(path)
+    found = RecoveredRing(path)
 
     assert found.is_damaged
     heads = [record.head for record in found.records]

@@ -11,7 +11,7 @@ from edge.publish.message import ModelInfo
 from edge.publish.messages import EventMessage, OccupancyMessage
 from edge.runtime.pipeline.following import Following
 from edge.track.bytetrack import ByteTracker
-from edge.track.follow import Follower, Rules
+from edge.track.follow import Follower, WatchRules
 from edge.track.geometry import Line, Zone
 from edge.types import StreamId, StreamState
 from tests.support.watching import result
@@ -38,7 +38,7 @@ class Kept:
 class Stage:
     def __init__(self, *streams):
         self.kept, self.frames = Kept(), []
-        rules = Rules(zones=[WHOLE], lines=[GATE], anchor="bottom", settle_s=0.2, lost_s=1.0, classes=2)
+        rules = WatchRules(zones=[WHOLE], lines=[GATE], anchor="bottom", settle_s=0.2, lost_s=1.0, classes=2)
         followers = {stream: Follower(ByteTracker(lost_s=1.0, sure_score=0.5), rules) for stream in streams or (EAST,)}
         events = EventPublisher(
             self.kept,
@@ -172,7 +172,7 @@ def test_a_stream_that_is_followed_anew_gives_no_number_twice(stage):
     stage.give(*parked(1, 8))
     for _ in range(2):
         stage.following.replace(EAST, None)
-        rules = Rules(zones=[WHOLE], lines=[], anchor="bottom", settle_s=0.2, lost_s=1.0, classes=2)
+        rules = WatchRules(zones=[WHOLE], lines=[], anchor="bottom", settle_s=0.2, lost_s=1.0, classes=2)
         stage.following.replace(EAST, Follower(ByteTracker(lost_s=1.0, sure_score=0.5), rules))
         stage.give(*parked(9, 8))
 

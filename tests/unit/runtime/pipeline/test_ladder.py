@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from edge.runtime.pipeline.ladder import Ladder, Level, Load, fair_caps
+from edge.runtime.pipeline.ladder import Ladder, Level, StreamLoad, fair_caps
 from edge.runtime.pipeline.shares import Terms
 from edge.types import DropReason, StreamId
 from tests.support.simulation import NS, Camera, Simulation
@@ -47,7 +47,7 @@ class Climb:
         now, before = self._counts(), self._before
         self._before = now
         loads = {
-            StreamId(name): Load(
+            StreamId(name): StreamLoad(
                 **dict(zip(("wanted", "inferred", "lost"), np.subtract(one, before[0][name]), strict=True))
             )
             for name, one in now[0].items()
@@ -187,7 +187,7 @@ def test_streams_that_go_leave_their_share_to_the_others():
 
 
 def load_of(fps, *, inferred, lost=0):
-    return Load(wanted=fps, inferred=inferred, lost=lost)
+    return StreamLoad(wanted=fps, inferred=inferred, lost=lost)
 
 
 def test_an_engine_with_time_to_spare_lacks_decoded_frames_and_pictures_are_skipped():

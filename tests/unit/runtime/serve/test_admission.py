@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge.errors import ConfigError
-from edge.runtime.serve.admission import Admission, EngineSpeed, judge, measure_engine
+from edge.runtime.serve.admission import Admission, EngineSpeed, judge_admission, measure_engine
 from edge.types import StreamId
 from tests.unit.runtime.serve.test_watchdog import DOWN, UP, account
 
@@ -49,7 +49,7 @@ def test_a_quick_engine_is_not_measured_for_ever():
 
 
 def test_what_fits_is_said_with_its_figures():
-    verdict = judge(FORTY, {A: 15.0, B: 15.0})
+    verdict = judge_admission(FORTY, {A: 15.0, B: 15.0})
 
     assert verdict.is_served
     assert verdict.text == (
@@ -58,7 +58,7 @@ def test_what_fits_is_said_with_its_figures():
 
 
 def test_what_does_not_fit_is_said_with_what_would():
-    verdict = judge(FORTY, {A: 30.0, B: 30.0, C: 5.0})
+    verdict = judge_admission(FORTY, {A: 30.0, B: 30.0, C: 5.0})
 
     assert not verdict.is_served
     assert "65.0 fps are wanted, 40.0 are served" in verdict.text
@@ -66,7 +66,7 @@ def test_what_does_not_fit_is_said_with_what_would():
 
 
 def test_where_no_rate_is_stated_only_what_is_served_is_said():
-    verdict = judge(FORTY, {A: None, B: None})
+    verdict = judge_admission(FORTY, {A: None, B: None})
 
     assert verdict.is_served
     assert verdict.text == (
@@ -75,7 +75,7 @@ def test_where_no_rate_is_stated_only_what_is_served_is_said():
 
 
 def test_a_rate_that_nobody_states_is_not_guessed():
-    verdict = judge(FORTY, {A: None, B: 30.0})
+    verdict = judge_admission(FORTY, {A: None, B: 30.0})
 
     assert verdict.is_served
     assert verdict.text.endswith("decoding is not included, nor are streams whose rate is not stated: s0")

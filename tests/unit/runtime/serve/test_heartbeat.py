@@ -18,7 +18,7 @@ from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import Counters
 from edge.runtime.pipeline.loop import Inference
 from edge.runtime.serve.heartbeat import Heartbeat, health_path
-from edge.runtime.serve.service import Parts, Service
+from edge.runtime.serve.service import PipelineParts, Service
 from edge.runtime.serve.stream_states import StreamStates
 from edge.types import Precision, StreamId
 from edge.vision.detect import Detector
@@ -95,7 +95,7 @@ class Running:
         self.source = make_source(states.change)
         head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides)
         detector = Detector(head=head, score_threshold=0.5, iou_threshold=0.5, max_detections=10)
-        self.parts = parts = Parts(
+        self.parts = parts = PipelineParts(
             name="test",
             device="test",
             precision=Precision.FP32,

@@ -21,7 +21,7 @@ from edge.runtime.pipeline.loop import Inference
 from edge.runtime.serve import overload
 from edge.runtime.serve.heartbeat import Heartbeat
 from edge.runtime.serve.serve import serve
-from edge.runtime.serve.service import Parts, Service
+from edge.runtime.serve.service import PipelineParts, Service
 from edge.runtime.serve.stream_states import StreamStates
 from edge.types import DropReason, Precision, StreamId, StreamState
 from edge.vision.detect import Detector
@@ -64,7 +64,7 @@ def make(spec, tmp_path):
         counters, publisher = Counters(), JsonlPublisher(str(tmp_path / "out.jsonl"), device="test")
         results = []
         head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides)
-        parts = Parts(
+        parts = PipelineParts(
             name="test",
             device="test",
             precision=Precision.FP32,

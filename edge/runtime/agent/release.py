@@ -95,7 +95,7 @@ def _run_builder(session: Session, release: str) -> tuple[DeployError | None, Ta
     settings = read_settings(device.layout.device_toml)
     deadline_s = float(settings.build_deadline_s + settings.golden_deadline_s)
     device.durable.remove(device.layout.build_result)
-    ask(device, release)
+    ask(device, release, is_new=True)
     failure = None
     try:
         session.talk.while_doing(

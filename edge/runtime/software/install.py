@@ -54,15 +54,18 @@ def keep_software(device: Device) -> None:
 def _answer(device: Device, request: Request) -> None:
     problem = None
     try:
-        _install(device, request.release)
+        _install(device, request.release, is_new=request.is_new)
     except DeployError as error:
         problem = f"{error.problem} ({error.code})"
         _log.error("software is not installed release=%s reason=%s", request.release, problem)
     say(device, request.release, problem)
 
 
-def _install(device: Device, release: str) -> None:
-    """Install what a release brings; it is verified here, whoever has asked and whatever was verified before."""
+def _install(device: Device, release: str, *, is_new: bool) -> None:
+    """Install what a release brings; it is verified here, whoever has asked and whatever was verified before.
+
+    Software that is here is laid over what provision has installed since only where somebody brings it anew.
+    """
     key = device.releases.software_key(release)
     brought = software_of(require_trusted(device, release).manifest)
     if brought is None:
@@ -71,7 +74,7 @@ def _install(device: Device, release: str) -> None:
         return
     beside = device.software.beside(brought.key)
     if beside is not None:
-        if beside != installed():
+        if beside != installed() and is_new:
             device.software.lay_over(brought.key, beside=installed())
         return
     wheels = {PurePosixPath(one.path).name: _read(device, one.sha256, one.length_bytes) for one in brought.wheels}

@@ -4,11 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from edge.runtime.pull.record import PullRecord, read_record, write_record
+from edge.runtime.pull.record import PullRecord, read_record, settled_by, write_record
 
-RECORD = PullRecord(
-    reference="a.b/c:stable-all", digest="sha256:" + "0" * 64, release="1" * 12, result="committed", at="2026-11-23"
-)
+
+def ended(result):
+    """Return the record of a first pull that ended so."""
+    plain = PullRecord(
+        reference="a.b/c:stable-all", digest="sha256:" + "0" * 64, release="1" * 12, result=result, at="2026-11-23"
+    )
+    return replace(plain, settled=settled_by(plain, before=None))
+
+
+RECORD = ended("committed")
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path):
@@ -41,6 +48,6 @@ def test_a_release_is_known_in_another_wrapping_too():
 
 @pytest.mark.parametrize("result", ["refused", "failed", "interrupted", "late"])
 def test_what_had_no_verdict_is_asked_again_for_its_cause_may_be_gone(result):
-    refused = replace(RECORD, result=result)
+    refused = ended(result)
 
     assert not refused.is_judged(RECORD.reference, digest=RECORD.digest)

@@ -48,8 +48,8 @@ def bring(device, own=None, *, sequence=1, key=None, **others):
     return name, key_of(software)
 
 
-def asked(device, name):
-    ask(device, name)
+def asked(device, name, *, is_new=True):
+    ask(device, name, is_new=is_new)
     keep_software(device)
 
 
@@ -233,6 +233,16 @@ def test_software_that_is_asked_for_again_after_a_provision_is_laid_over_the_new
     asked(device, name)
 
     assert chosen_key(device, name) == key
+
+
+def test_an_engine_that_is_built_anew_after_a_provision_does_not_bring_the_old_software_back(device):
+    name, key = bring(device)
+    asked(device, name)
+    (device.layout.software / key / "beside").write_text("/opt/edge-0.0.1-aaaaaaaaaaaa")
+
+    asked(device, name, is_new=False)
+
+    assert chosen_key(device, name) is None
 
 
 def test_what_is_on_trial_is_not_the_agent_and_what_was_committed_is(device, greets):

@@ -118,10 +118,13 @@ def _software(arguments: Sequence[str]) -> int:
     options = _parser("software", _SOFTWARE, "  edge-runtime software").parse_args(arguments)
     from edge.device.device import Device
     from edge.device.layout import Layout
+    from edge.device.owner import become_owner_of
     from edge.runtime.software.install import keep_software
 
+    layout = Layout(options.root)
+    become_owner_of(layout.software)
     os.umask(0o022)  # every user of ours runs it
-    keep_software(Device(Layout(options.root)))
+    keep_software(Device(layout))
     return 0
 
 

@@ -14,7 +14,7 @@ from edge.capacity.platform import Platform
 from edge.capacity.work import Work
 from edge.errors import ConfigError
 
-__all__ = ["MOST_CAMERAS", "Answer", "Fit", "answer_of", "require_headroom", "smallest"]
+__all__ = ["MOST_CAMERAS", "Estimate", "Fit", "answer_of", "require_headroom", "smallest"]
 
 MOST_CAMERAS = 4096
 """More are not counted."""
@@ -36,7 +36,7 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Estimate:
     """What a machine can do for a pipeline; `loads` None: its peaks in this precision are not published.
 
     Attributes:
@@ -97,7 +97,7 @@ def require_headroom(headroom: float) -> float:
     return headroom
 
 
-def answer_of(work: Work, platform: Platform, *, headroom: float) -> Answer:
+def answer_of(work: Work, platform: Platform, *, headroom: float) -> Estimate:
     """Return what a machine can do for a pipeline.
 
     Raises:
@@ -107,7 +107,7 @@ def answer_of(work: Work, platform: Platform, *, headroom: float) -> Answer:
     require_headroom(headroom)
     loads = loads_of(work, platform)
     if loads is None:
-        return Answer(platform=platform, loads=None, headroom=headroom, fit=None)
+        return Estimate(platform=platform, loads=None, headroom=headroom, fit=None)
 
     def is_possible(loads: Loads) -> bool:
         return loads.is_possible
@@ -117,7 +117,7 @@ def answer_of(work: Work, platform: Platform, *, headroom: float) -> Answer:
 
     is_known = loads.typical_share is not None
     most, typical = (_most_cameras(work, platform, fits) for fits in (is_possible, is_served))
-    return Answer(
+    return Estimate(
         platform=platform,
         loads=loads,
         headroom=headroom,
@@ -127,7 +127,7 @@ def answer_of(work: Work, platform: Platform, *, headroom: float) -> Answer:
     )
 
 
-def smallest(work: Work, platforms: Sequence[Platform], *, headroom: float) -> Answer | None:
+def smallest(work: Work, platforms: Sequence[Platform], *, headroom: float) -> Estimate | None:
     """Return the answer of the first of `platforms` that serves a pipeline; None: none does.
 
     One whose decoder is not known to do it counts only where there is no other.

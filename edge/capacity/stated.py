@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from edge.capacity.demand import Origin, StreamDemand, Video
-from edge.capacity.fit import Answer, answer_of
+from edge.capacity.fit import Estimate, answer_of
 from edge.capacity.platform import Platform, jetson_modules, platform_of
 from edge.capacity.work import PipelineModel, Work, work_of
 from edge.config.pipeline import Pipeline
@@ -63,7 +63,7 @@ def beyond_all_jetsons(work: Work) -> list[str]:
     return [f"no Jetson of the table can; the best of them: {_sentence(work, best)}"]
 
 
-def _sentence(work: Work, answer: Answer) -> str:
+def _sentence(work: Work, answer: Estimate) -> str:
     assert answer.loads is not None
     assert answer.fit is not None
     most_fps = work.wanted_fps / answer.loads.least_share

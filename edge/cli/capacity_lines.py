@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from edge.capacity.fit import MOST_CAMERAS, Answer
+from edge.capacity.fit import MOST_CAMERAS, Estimate
 from edge.capacity.loads import Interval, ResourceLoad
 from edge.capacity.work import Work
 from edge.cli.account_lines import amount, precision_word
@@ -34,7 +34,7 @@ def work_lines(work: Work) -> Iterator[str]:
     yield from aligned([("stream", "sends", "inferred", "known", "because"), *rows], texts=5)
 
 
-def answer_lines(answer: Answer) -> Iterator[str]:
+def answer_lines(answer: Estimate) -> Iterator[str]:
     """Yield what a machine gives, resource by resource, and what follows from that."""
     platform, loads = answer.platform, answer.loads
     watts = "" if platform.watts is None else f", {platform.watts:g} W"
@@ -71,7 +71,7 @@ def _ms(times: Interval) -> str:
     return f"at least {1e3 * (times.least or 0.0):.3g} ms, {typical}"
 
 
-def _verdict(answer: Answer) -> str:
+def _verdict(answer: Estimate) -> str:
     free = f"with {_percent(answer.headroom)} of each resource to spare"
     if answer.is_beyond_bound:
         return "cannot be served: beyond what the machine can do at most"
@@ -80,7 +80,7 @@ def _verdict(answer: Answer) -> str:
     return f"served {free}" if answer.is_served else f"not served {free}"
 
 
-def _fit(answer: Answer) -> str:
+def _fit(answer: Estimate) -> str:
     assert answer.fit is not None
     never = f"never more than {_count(answer.fit.most)}"
     if answer.fit.typical is None:
@@ -92,7 +92,7 @@ def _count(cameras: int) -> str:
     return f"{MOST_CAMERAS} or more" if cameras == MOST_CAMERAS else f"{cameras}"
 
 
-def _slower(answer: Answer) -> str:
+def _slower(answer: Estimate) -> str:
     words = []
     if answer.typical_fps is not None and _LEAST_FPS <= answer.typical_fps < math.inf:
         words.append(f"all of them with max_fps {answer.typical_fps:.3g} and the headroom")
@@ -101,7 +101,7 @@ def _slower(answer: Answer) -> str:
     return f"what would fit: {', '.join(words)}" if words else "max_fps does not help: it leaves decoding as it is"
 
 
-def summary_lines(answers: Sequence[Answer]) -> Iterator[str]:
+def summary_lines(answers: Sequence[Estimate]) -> Iterator[str]:
     """Yield a head, and a line for each machine; those of which nothing is known behind them."""
     rows = [_summary_cells(answer) for answer in answers if answer.loads is not None]
     yield from aligned([_SUMMARY_HEAD, *rows], texts=3, width=shown_width(), spare=("watts", "engine"))
@@ -110,7 +110,7 @@ def summary_lines(answers: Sequence[Answer]) -> Iterator[str]:
             yield f"{answer.platform.called}: its peaks in this precision are not published"
 
 
-def _summary_cells(answer: Answer) -> tuple[str, ...]:
+def _summary_cells(answer: Estimate) -> tuple[str, ...]:
     loads, fit, watts = answer.loads, answer.fit, answer.platform.watts
     assert loads is not None
     assert fit is not None
@@ -129,7 +129,7 @@ def _summary_cells(answer: Answer) -> tuple[str, ...]:
     )
 
 
-def smallest_line(best: Answer | None, headroom: float) -> str:
+def smallest_line(best: Estimate | None, headroom: float) -> str:
     """Return which module serves the pipeline, and in which power mode."""
     if best is None:
         return f"No Jetson of the table serves this with {_percent(headroom)} to spare."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from edge.cli.account_lines import precision_word
 from edge.cli.columns import aligned, shown_width
 from edge.cli.roofline_measured import measured_machine_lines
-from edge.quantize.account import Accounts
+from edge.quantize.account import PrecisionAccounts
 from edge.quantize.this_machine import Measured
 from edge.roofline.bound import LayerBound, ModelBound, Roofs, bound_of_model
 from edge.roofline.lessons import Lesson, lessons_of
@@ -58,7 +58,7 @@ class Roofline:
         return self.bounds[-1]
 
 
-def roofline_of(accounts: Accounts, machine: Roofs, *, measured: Measured | None = None) -> Roofline:
+def roofline_of(accounts: PrecisionAccounts, machine: Roofs, *, measured: Measured | None = None) -> Roofline:
     """Return what bounds a model on a machine; without bounds where none of the peaks that it needs is known."""
     found = [bound_of_model(account, machine) for account in accounts.by_precision.values()]
     bounds = tuple(bound for bound in found if bound is not None)
@@ -66,7 +66,7 @@ def roofline_of(accounts: Accounts, machine: Roofs, *, measured: Measured | None
     return Roofline(machine=machine, bounds=bounds, lessons=lessons, worth=_worth(accounts, bounds), measured=measured)
 
 
-def _worth(accounts: Accounts, bounds: tuple[ModelBound, ...]) -> Worth | None:
+def _worth(accounts: PrecisionAccounts, bounds: tuple[ModelBound, ...]) -> Worth | None:
     if len(bounds) < 2 or bounds[-1].account.precision is not Precision.INT8:
         return None
     most = None if accounts.most_int8 is None else bound_of_model(accounts.most_int8, bounds[-1].machine)

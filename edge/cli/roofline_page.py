@@ -16,7 +16,7 @@ from edge.cli.roofline_measured_page import (
     worth_section,
 )
 from edge.cli.roofline_svg import Dot, Roof, Segment, ladder_svg, roofline_svg, strip_svg
-from edge.quantize.account import Accounts
+from edge.quantize.account import PrecisionAccounts
 from edge.roofline.bound import LayerBound, ModelBound
 from edge.types import Precision
 
@@ -55,14 +55,14 @@ _SUMMARY_COLUMNS = ("machine", "in", "least ms per frame", "never below ms", "fr
 _LAYER_COLUMNS = ("#", "layer", "operators", "in", "operations", "bytes", "op/byte", "bound", "least us", "share")
 
 
-def roofline_page(accounts: Accounts, rooflines: Sequence[Roofline]) -> str:
+def roofline_page(accounts: PrecisionAccounts, rooflines: Sequence[Roofline]) -> str:
     """Return the whole page; names of layers and files are escaped."""
     title = f"Rooflines: {accounts.spec.name}"
     body = "".join((_head(title, accounts), _summary(rooflines), *map(_machine, rooflines), _reading()))
     return whole_page(title, body, light=_LIGHT, dark=_DARK, style=_STYLE)
 
 
-def _head(title: str, accounts: Accounts) -> str:
+def _head(title: str, accounts: PrecisionAccounts) -> str:
     account = list(accounts.by_precision.values())[-1]
     facts = (
         ("Model", f"{accounts.spec.path} (sha256 {accounts.spec.sha256[:12]})"),

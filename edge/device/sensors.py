@@ -14,7 +14,7 @@ from pathlib import Path
 
 from edge.reading import read_file
 
-__all__ = ["Sensors", "Zone", "read_sensors"]
+__all__ = ["Sensors", "ThermalZone", "read_sensors"]
 
 _MAX_BYTES = 64 << 10
 _COLDEST_C, _HOTTEST_C = -100.0, 250.0  # a zone that is switched off reads as something outside
@@ -25,7 +25,7 @@ _THROTTLES = re.compile(r"(thermal-)?(cpufreq|devfreq)-.*|Processor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Zone:
+class ThermalZone:
     """A place that is measured; `limit_c` is where the kernel begins to slow down or to switch off, None: it says none.
 
     `celsius` is None where the sensor answers nothing, as one of a part that is switched off.
@@ -47,7 +47,7 @@ class Sensors:
         mode: the power mode, `ID` or `ID NAME`.
     """
 
-    zones: Mapping[str, Zone] = field(default_factory=dict)
+    zones: Mapping[str, ThermalZone] = field(default_factory=dict)
     throttled_by: tuple[str, ...] = ()
     events: Mapping[str, int] = field(default_factory=dict)
     watts: Mapping[str, float] = field(default_factory=dict)
@@ -65,13 +65,13 @@ def read_sensors(root: Path = Path("/")) -> Sensors:
     )
 
 
-def _zones(thermal: Path) -> Iterator[tuple[str, Zone]]:
+def _zones(thermal: Path) -> Iterator[tuple[str, ThermalZone]]:
     seen: set[str] = set()
     for folder in _folders(thermal, "thermal_zone"):
         name = _text(folder / "type") or folder.name
         name = name if name not in seen else f"{name}-{folder.name.removeprefix('thermal_zone')}"
         seen.add(name)
-        yield name, Zone(celsius=_celsius(folder / "temp"), limit_c=_limit_c(folder))
+        yield name, ThermalZone(celsius=_celsius(folder / "temp"), limit_c=_limit_c(folder))
 
 
 def _celsius(path: Path) -> float | None:

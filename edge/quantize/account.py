@@ -18,13 +18,13 @@ from edge.model.qdq.placement import quantizable_tensors
 from edge.quantize.forms import Forms
 from edge.types import ModelSpec, Precision
 
-__all__ = ["Accounts", "accounts_of"]
+__all__ = ["PrecisionAccounts", "accounts_of"]
 
 _FLOATS = (Precision.FP32, Precision.FP16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accounts:
+class PrecisionAccounts:
     """One model, counted.
 
     Attributes:
@@ -71,7 +71,7 @@ class Accounts:
 
 def accounts_of(
     model: Path, *, table: Path | None, batch: int | None, remainder: Precision = Precision.FP16
-) -> Accounts:
+) -> PrecisionAccounts:
     """Return the accounts of the model at a path.
 
     Args:
@@ -91,7 +91,7 @@ def accounts_of(
     if int8 is not None:
         graphs[Precision.INT8] = int8
     most = None if table is None else _as_far_as_can_be(file, spec)[0]
-    return Accounts(
+    return PrecisionAccounts(
         spec=spec,
         table=table,
         by_precision={

@@ -11,7 +11,7 @@ from typing import Any
 from edge.device.engine_record import EngineRecord, decode_record
 from edge.digest import sha256_of
 from edge.errors import ConfigError
-from edge.quantize.account import Accounts
+from edge.quantize.account import PrecisionAccounts
 from edge.reading import read_file
 from edge.types import Precision
 
@@ -46,7 +46,7 @@ class BuiltTimes:
         return {**asdict(self), "other": self.other.value}
 
 
-def built_times(path: Path, accounts: Accounts) -> BuiltTimes:
+def built_times(path: Path, accounts: PrecisionAccounts) -> BuiltTimes:
     """Return what a `build.json` says of INT8 against float, for the model and the table of `accounts`.
 
     Raises:
@@ -76,7 +76,7 @@ def _read(path: Path) -> EngineRecord:
         ) from None
 
 
-def _require_same(path: Path, record: EngineRecord, accounts: Accounts) -> None:
+def _require_same(path: Path, record: EngineRecord, accounts: PrecisionAccounts) -> None:
     model, table = accounts.spec.sha256, accounts.table
     if record.inputs.onnx_sha256 != model:
         raise ConfigError(

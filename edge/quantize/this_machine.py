@@ -14,7 +14,7 @@ from edge.engine.kinds import choose_kind
 from edge.errors import ConfigError, EngineError
 from edge.model.file import read_model_file
 from edge.model.inspect import inspect_file
-from edge.quantize.account import Accounts
+from edge.quantize.account import PrecisionAccounts
 from edge.quantize.forms import Forms
 from edge.roofline.bound import bound_of_model
 from edge.roofline.efficiency import MeasuredLayer, MeasuredModel, measured_model
@@ -92,7 +92,7 @@ def cores_of(name: str, *, engine: str = "auto") -> int:
 
 
 def measured_here(
-    accounts: Accounts,
+    accounts: PrecisionAccounts,
     *,
     cores: int,
     engine: str = "auto",
@@ -140,7 +140,7 @@ def _measuring_kind(engine: str) -> _Kind:
 class _Runs:
     """The model in each precision that can be run here."""
 
-    def __init__(self, accounts: Accounts, kind: _Kind, *, cores: int) -> None:
+    def __init__(self, accounts: PrecisionAccounts, kind: _Kind, *, cores: int) -> None:
         self._accounts = accounts
         self._why_not: dict[Precision, str] = {}
         file = read_model_file(accounts.spec.path)

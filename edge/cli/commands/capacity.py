@@ -14,7 +14,7 @@ from edge.errors import ConfigError
 
 if TYPE_CHECKING:
     from edge.capacity.demand import Video
-    from edge.capacity.fit import Answer
+    from edge.capacity.fit import Estimate
     from edge.capacity.platform import Platform
     from edge.capacity.work import Work
     from edge.config.pipeline import Pipeline
@@ -146,7 +146,7 @@ def _stated(texts: tuple[str, ...]) -> dict[str, Video]:
     return found
 
 
-def _as_json(work: Work, answers: list[Answer], best: Answer | None, headroom: float) -> dict[str, Any]:
+def _as_json(work: Work, answers: list[Estimate], best: Estimate | None, headroom: float) -> dict[str, Any]:
     return {
         "model": work.model.spec.name,
         "precision": work.model.precision.value,
@@ -160,7 +160,7 @@ def _as_json(work: Work, answers: list[Answer], best: Answer | None, headroom: f
     }
 
 
-def _echo(work: Work, answers: list[Answer], best: Answer | None, headroom: float, *, is_one: bool) -> None:
+def _echo(work: Work, answers: list[Estimate], best: Estimate | None, headroom: float, *, is_one: bool) -> None:
     from edge.cli.capacity_lines import answer_lines, smallest_line, summary_lines, work_lines
 
     parts = [list(work_lines(work))]

@@ -19,7 +19,7 @@ from edge.cli.run_command import tell
 
 if TYPE_CHECKING:
     from edge.config.credentials import Credential
-    from edge.deploy.new.made import Made
+    from edge.deploy.new.made import NewPipeline
 
 __all__ = ["new"]
 
@@ -99,7 +99,7 @@ def new(
     return 0 if made.is_complete else _UNREACHABLE
 
 
-def _echo_end(made: Made, following: list[str]) -> None:
+def _echo_end(made: NewPipeline, following: list[str]) -> None:
     pictures = len(made.content.snapshots)
     click.echo(f"\n{made.out} written, and {pictures} {'picture' if pictures == 1 else 'pictures'} beside it. Next:")
     for command in following:

@@ -14,7 +14,7 @@ from edge.types import Precision
 
 if TYPE_CHECKING:
     from edge.cli.roofline_lines import Roofline
-    from edge.quantize.account import Accounts
+    from edge.quantize.account import PrecisionAccounts
     from edge.quantize.built import BuiltTimes
 
 __all__ = ["roofline"]
@@ -112,7 +112,7 @@ def roofline(
 
 def _rooflines(
     model: Path, table: Path | None, names: tuple[str, ...], batch: int | None
-) -> tuple[Accounts, list[Roofline]]:
+) -> tuple[PrecisionAccounts, list[Roofline]]:
     from edge.cli.roofline_lines import roofline_of
     from edge.quantize.account import accounts_of
     from edge.quantize.this_machine import cores_of, is_this
@@ -133,7 +133,7 @@ def _rooflines(
     return accounts if len(cores) < len(names) else own, found
 
 
-def _measured(accounts: Accounts, cores: int) -> Roofline:
+def _measured(accounts: PrecisionAccounts, cores: int) -> Roofline:
     from edge.cli.output import progress_bar
     from edge.cli.roofline_lines import roofline_of
     from edge.quantize.this_machine import ROUNDS, measured_here
@@ -143,7 +143,7 @@ def _measured(accounts: Accounts, cores: int) -> Roofline:
     return roofline_of(accounts, measured.machine, measured=measured)
 
 
-def _as_json(accounts: Accounts, found: list[Roofline]) -> dict[str, Any]:
+def _as_json(accounts: PrecisionAccounts, found: list[Roofline]) -> dict[str, Any]:
     return {
         "model": accounts.spec.name,
         "sha256": accounts.spec.sha256,
@@ -172,7 +172,7 @@ def _machine_as_json(one: Roofline) -> dict[str, Any]:
     }
 
 
-def _echo(accounts: Accounts, found: list[Roofline], built: list[BuiltTimes]) -> None:
+def _echo(accounts: PrecisionAccounts, found: list[Roofline], built: list[BuiltTimes]) -> None:
     from edge.cli.roofline_lines import machine_lines, summary_lines
     from edge.cli.roofline_worth import built_lines
 
@@ -203,13 +203,13 @@ def _parts_of_one(only: Roofline) -> list[Iterable[str]]:
     return [*parts, lesson_lines(only)]
 
 
-def _remarks(accounts: Accounts) -> list[str]:
+def _remarks(accounts: PrecisionAccounts) -> list[str]:
     if accounts.why_no_int8 is not None:
         return [f"INT8 is not bounded: {accounts.why_no_int8}"]
     return [f"INT8 {accounts.origin_of_int8}"]
 
 
-def _write_page(page: Path, accounts: Accounts, found: list[Roofline]) -> None:
+def _write_page(page: Path, accounts: PrecisionAccounts, found: list[Roofline]) -> None:
     from edge.calibrate.files import write_whole
     from edge.cli.roofline_page import roofline_page
 

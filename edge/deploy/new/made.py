@@ -12,11 +12,11 @@ from edge.deploy.new.cameras import FoundCamera
 from edge.deploy.new.document import Broker, Content, batch_of, look_text, model_text
 from edge.untrusted import cleaned
 
-__all__ = ["Made"]
+__all__ = ["NewPipeline"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class NewPipeline:
     """What was found and written; `secrets` are the new ones, by name."""
 
     out: Path

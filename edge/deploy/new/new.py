@@ -15,7 +15,7 @@ from edge.config.schema import MqttConfig
 from edge.deploy.new.broker import try_broker, wants_login
 from edge.deploy.new.cameras import FoundCamera, attempt_of, camera_of, logins_of, wanting
 from edge.deploy.new.document import Broker, Content, pipeline_text
-from edge.deploy.new.made import Made
+from edge.deploy.new.made import NewPipeline
 from edge.deploy.new.new_files import NewFile, write_new_files
 from edge.deploy.new.places import Place, clips_of, path_text, places_of, slug
 from edge.deploy.new.secrets import Ask, Secrets
@@ -65,7 +65,7 @@ class Request:
 
 def make_pipeline(
     request: Request, *, ask: Ask, ask_broker: Ask, say: Callable[[str], None] = lambda text: None
-) -> Made:
+) -> NewPipeline:
     """Write the pipeline file with its snapshots and secrets, and return what is in it.
 
     Args:
@@ -97,7 +97,7 @@ def make_pipeline(
         broker=broker,
     )
     _write(request, content, secrets)
-    return Made(out=request.out, content=content, secrets=sorted(secrets.new), passed_over=_passed_over(request))
+    return NewPipeline(out=request.out, content=content, secrets=sorted(secrets.new), passed_over=_passed_over(request))
 
 
 def _looked(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.device.sensors import Sensors, Zone, read_sensors
+from edge.device.sensors import Sensors, ThermalZone, read_sensors
 from tests.support.sysfs import PC, THERMAL, orin, write_tree
 
 
@@ -15,10 +15,10 @@ def test_an_orin_says_heat_power_mode_and_over_current(tmp_path):
 
     assert read_sensors(tmp_path) == Sensors(
         zones={
-            "cpu-thermal": Zone(celsius=48.125, limit_c=99.0),
-            "gpu-thermal": Zone(celsius=47.218),
-            "cv0-thermal": Zone(celsius=None),
-            "tj-thermal": Zone(celsius=48.125),
+            "cpu-thermal": ThermalZone(celsius=48.125, limit_c=99.0),
+            "gpu-thermal": ThermalZone(celsius=47.218),
+            "cv0-thermal": ThermalZone(celsius=None),
+            "tj-thermal": ThermalZone(celsius=48.125),
         },
         throttled_by=(),
         events={"under-voltage": 0, "average-over-current": 15, "instantaneous-over-current": 37},

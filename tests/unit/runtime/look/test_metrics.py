@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from edge.device.sensors import Sensors, Zone
+from edge.device.sensors import Sensors, ThermalZone
 from edge.http.prometheus import Exposition
 from edge.media.camera import StreamStatus
 from edge.publish.message import ModelInfo
@@ -80,7 +80,7 @@ def moment(**changes):
         streams=["a", "b"],
     )
     sensors = Sensors(
-        zones={"gpu": Zone(celsius=61.5, limit_c=99.0), "off": Zone(celsius=None)},
+        zones={"gpu": ThermalZone(celsius=61.5, limit_c=99.0), "off": ThermalZone(celsius=None)},
         watts={"VDD_IN": 7.25},
         events={"under-voltage": 2},
         throttled_by=("gpu-throttle-alert",),

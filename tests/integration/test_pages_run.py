@@ -17,7 +17,7 @@ from edge.config.schema import PipelineConfig
 from tests.support.pages import ROOT, Command, Page, pages, read_page
 from tests.support.showing import needs_chromium
 from tools.pictures.shots import SHOTS, Demo
-from tools.pictures.terminal import Session, run_on_terminal, screen_at_end
+from tools.pictures.terminal import Session, run_on_terminal, screen_at_end, without_log
 
 PAGES = pages()
 README = read_page("README.md")
@@ -178,6 +178,10 @@ def check_picture(name: str, checkout: Checkout, tmp_path: Path) -> None:
 
 def test_a_terminal_shows_what_was_not_taken_away():
     assert screen_at_end("one\r\ntwo\r\n\x1b[1A\x1b[2Kthree\r\nfour\r\x1b[2Kfive") == "one\nthree\nfive"
+
+
+def test_what_is_logged_of_a_machine_is_in_no_picture():
+    assert without_log("demo one\n\x1b[33mWARNING\x1b[0m edge: no VNNI\ncamera-1  up") == "demo one\ncamera-1  up"
 
 
 def test_what_is_typed_for_a_device_is_what_the_lab_types_from_the_page():

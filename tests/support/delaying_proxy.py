@@ -13,8 +13,8 @@ from tests.support.tcp_proxy import CHUNK_BYTES, TcpProxy, abort
 class DelayingProxy(TcpProxy):
     """Passes on each piece half of `round_trip_s` later, in both directions, as many as there are."""
 
-    def __init__(self, port: int, *, round_trip_s: float) -> None:
-        super().__init__(port)
+    def __init__(self, port: int, *, round_trip_s: float, listen_on: int = 0) -> None:
+        super().__init__(port, listen_on=listen_on)
         self._delay_s = round_trip_s / 2
 
     def forward(self, source: socket.socket, sink: socket.socket, number: int, *, is_client: bool) -> None:

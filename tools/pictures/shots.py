@@ -15,7 +15,7 @@ import numpy as np
 
 from edge.http.sockets import bind_port
 from tools.pictures.browser import open_browser, shoot
-from tools.pictures.terminal import Session, page_of, run_on_terminal
+from tools.pictures.terminal import Session, page_of, run_on_terminal, without_log
 
 __all__ = ["SHOTS", "Demo", "picture_of", "run_demo"]
 
@@ -68,8 +68,9 @@ def _boxes(demo: Demo) -> bytes:
 
 
 def _live(demo: Demo) -> bytes:
-    """The terminal while the demo runs."""
-    return picture_of(shoot(page_of(demo.session.screen, typed="make demo"), width_px=1000), width_px=800)
+    """The terminal while the demo runs, without what is logged: that tells of the machine, such as how it sums INT8."""
+    page = page_of(without_log(demo.session.screen), typed="make demo")
+    return picture_of(shoot(page, width_px=1000), width_px=800)
 
 
 def _compare(demo: Demo) -> bytes:

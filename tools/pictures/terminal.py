@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Session", "page_of", "run_on_terminal", "screen_at_end"]
+__all__ = ["Session", "page_of", "run_on_terminal", "screen_at_end", "without_log"]
 
 _CURSOR_IS_BACK = b"\x1b[?25h"
+_LOGGED = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) ")
 _STEP = re.compile(r"(\x1b\[2K|\x1b\[1A|\x1b\[\?25[lh]|\r|\n)")
 
 
@@ -88,6 +89,11 @@ def screen_at_end(written: str) -> str:
             case _:
                 lines[row] += part
     return "\n".join(lines).rstrip()
+
+
+def without_log(screen: str) -> str:
+    """Return the lines of a screen but for those of the log."""
+    return "\n".join(line for line in screen.splitlines() if not _LOGGED.match(_plain(line)))
 
 
 def page_of(screen: str, *, typed: str, columns: int = 80) -> str:

@@ -86,14 +86,15 @@ def test_ended_waits_for_the_acknowledgement_of_the_last_one_and_not_for_other_s
 
 
 def test_ended_comes_behind_what_an_outage_has_kept(make_broker, make_publisher, make_collector):
-    broker = make_broker()
-    publisher = make_publisher(broker.port, live_s=0.05)
+    broker, port = make_broker(), free_port()
+    broker.start()
+    collector = make_collector(broker.port)
+    publisher = make_publisher(port, live_s=0.05)
     publish(publisher, 1, 500)
     publisher.publish(state("ended"))
     wait_until(lambda: "nothing listens" in publisher.status, what="a failed attempt")
-    broker.start()
-    collector = make_collector(broker.port)
-    assert publisher.flush(20)
+    with DelayingProxy(broker.port, round_trip_s=0.0, listen_on=port):  # who collects is there before the first arrives
+        assert publisher.flush(20)
 
     wait_until(lambda: not collector.undeclared("east", 500) - set(collector.numbers()["east"]), what="all of them")
     wait_until(lambda: "ended" in told(collector), what="the end")

@@ -285,13 +285,6 @@ _ALL = (
     LogEvent("rollback-not-judged", "not known whether anything has failed", "run `edge-deploy status`"),
     LogEvent("unit-not-looked-at", "unit cannot be looked at", "does systemd answer? `systemctl status edge-runtime`"),
     LogEvent("audit-not-written", "audit log cannot be written", _DISK),
-    LogEvent("software-not-installed", "software is not installed", "`reason` says why; bundle the release again"),
-    LogEvent(
-        "software-not-agent",
-        "software does not become the agent",
-        "the one before stays; `reason` is what the new agent said when it was started",
-    ),
-    LogEvent("software-agent", "agent and pull run", _NOTHING),
     LogEvent("trial-nothing", "nothing is on trial", _NOTHING),
     LogEvent("trial-judged", "trial", _NOTHING + ": `verdict` and `reason` say how it stands"),
     LogEvent("trial-committed", "committed", _NOTHING),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,18 +12,14 @@ from edge.errors import DeployError
 
 if TYPE_CHECKING:
     from edge.bundle.manifest import GoldenLimits
-    from edge.deploy.provision.lock import Environment
     from edge.quantize.make_table.options import MaxDrop
 
     _Word = click.ParamType[str]
     _Drop = click.ParamType[MaxDrop]
-    _Environment = click.ParamType[Environment]
 else:
-    _Word = _Drop = _Environment = click.ParamType  # not generic in older versions
+    _Word = _Drop = click.ParamType  # not generic in older versions
 
-__all__ = ["MAX_DROP", "SECONDS", "engine_option", "golden_limit_option", "software_options"]
-
-_F = TypeVar("_F", bound=Callable[..., Any])
+__all__ = ["MAX_DROP", "SECONDS", "engine_option", "golden_limit_option"]
 
 _LIMITS = {
     "recall": "min_recall",
@@ -100,37 +95,6 @@ golden_limit_option = click.option(
     help="What has to hold on the golden frames, here and on the device: recall (0.95; the classic 3 % is 0.97), "
     "extra (0.05), iou (0.5), score-error (0.1). Repeat for more.",
 )
-
-
-class _DeviceKind(_Environment):
-    """A kind of device by machine and Python, as the lock of wheels names it."""
-
-    name = "kind"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Environment:
-        from edge.deploy.provision.lock import ENVIRONMENTS
-
-        known = {str(one): one for one in ENVIRONMENTS}
-        if str(value) not in known:
-            self.fail(f"wheels are locked for no {value!r}; expected one of {', '.join(known)}", param, ctx)
-        return known[str(value)]
-
-
-def software_options(command: _F) -> _F:
-    """Add `--software` and `--libraries`: what the release runs with travels in it."""
-    libraries = click.option(
-        "--libraries",
-        type=_DeviceKind(),
-        metavar="KIND",
-        help="With --software, also its libraries, for one kind of device: aarch64-cp310 (JetPack 6), ...",
-    )
-    software = click.option(
-        "--software",
-        "has_software",
-        is_flag=True,
-        help="The software that runs here travels in the release, which then runs with it: docs/push.md.",
-    )
-    return software(libraries(command))
 
 
 class _EngineKind(_Word):

@@ -19,8 +19,6 @@ __all__ = ["MANIFEST", "SIGNATURE", "Releases", "check_release"]
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.sig"
 ENGINE = "engine"
-SOFTWARE = "software"
-_NO_FILES = (ENGINE, SOFTWARE)  # links to what is no blob
 _NAME = re.compile(r"[0-9a-f]{12}")
 
 
@@ -107,7 +105,7 @@ class Releases:
         return {
             path.relative_to(folder).as_posix(): PurePosixPath(target).name
             for path, target in self._links(folder)
-            if not _is_aside(folder, path)
+            if path != folder / ENGINE
         }
 
     @typed
@@ -116,7 +114,7 @@ class Releases:
         folder = self._layout.release(check_release(name))
         texts = all(self._files.length(folder / text) for text in (MANIFEST, SIGNATURE))
         return texts and all(
-            self._files.length(path) is not None for path, _ in self._links(folder) if not _is_aside(folder, path)
+            self._files.length(path) is not None for path, _ in self._links(folder) if path != folder / ENGINE
         )
 
     @typed
@@ -135,18 +133,6 @@ class Releases:
     def engine_key(self, name: str) -> str | None:
         """Return the key of the engine that was attached; None: not yet."""
         target = self._files.link_target(self._layout.release(check_release(name)) / ENGINE)
-        return None if target is None else PurePosixPath(target).name
-
-    @typed
-    def attach_software(self, name: str, key: str) -> None:
-        """Bind a release to the software that it runs with, in one step; without it, it runs what is installed."""
-        target = f"../../../edge-software/{check_sha256(key)}"
-        self._durable.link(self._layout.release(check_release(name)) / SOFTWARE, target)
-
-    @typed
-    def software_key(self, name: str) -> str | None:
-        """Return the key of the software that a release is bound to; None: to what is installed."""
-        target = self._files.link_target(self._layout.release(check_release(name)) / SOFTWARE)
         return None if target is None else PurePosixPath(target).name
 
     @typed
@@ -192,13 +178,9 @@ class Releases:
                 yield from self._links(path)
 
 
-def _is_aside(folder: Path, path: Path) -> bool:
-    return path.parent == folder and path.name in _NO_FILES
-
-
 def _checked_path(path: str) -> PurePosixPath:
     pure = PurePosixPath(path)
     is_plain = path == pure.as_posix() and "\0" not in path and not pure.is_absolute()
-    if not is_plain or ".." in pure.parts or not pure.parts or pure.parts[0] in (MANIFEST, SIGNATURE, *_NO_FILES):
+    if not is_plain or ".." in pure.parts or not pure.parts or pure.parts[0] in (MANIFEST, SIGNATURE, ENGINE):
         raise DeployError("request.path", f"{path[:80]!r} cannot be a file of a release")
     return pure

@@ -12,7 +12,6 @@ from edge.device.releases import check_release
 from edge.device.state import Phase
 from edge.device.switch import confirm as confirm_trial
 from edge.device.switch import roll_back
-from edge.device.units import BUILD_UNIT
 from edge.errors import DeployError
 from edge.runtime.agent.release import restart_runtime, start_trial
 from edge.runtime.agent.session import Session
@@ -22,8 +21,6 @@ from edge.wire.release import CollectedAnswer, ConfirmRequest, ReleaseAnswer, Ro
 from edge.wire.verbs import GC, ROLLBACK
 
 __all__ = ["confirm", "gc", "rollback"]
-
-_START_S = 30.0
 
 
 def confirm(session: Session, request: ConfirmRequest) -> ReleaseAnswer:
@@ -61,8 +58,6 @@ def rollback(session: Session, request: RollbackRequest) -> RollbackAnswer:
         by_person=True,
     )
     problem = restart_runtime(session)
-    if device.software.proven() is not None:  # what was left is not the agent any more, either
-        session.units.start(BUILD_UNIT, wait=False, timeout_s=_START_S)
     return RollbackAnswer(release=landing.release, on_trial=landing.is_on_trial, note=problem or "")
 
 

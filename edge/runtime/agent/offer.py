@@ -16,7 +16,7 @@ from edge.device.state import Phase
 from edge.errors import DeployError
 from edge.runtime.agent.builds import read_build_result, seconds_of
 from edge.runtime.agent.history import channels_of, check_not_bad, check_trusted_state, last_of
-from edge.runtime.agent.preflight import check_engine, check_preflight, check_software, need_of
+from edge.runtime.agent.preflight import check_engine, check_preflight, need_of
 from edge.runtime.agent.session import Offer, Session
 from edge.runtime.trial.soundness import why_better
 from edge.runtime.trial.trust import time_of, verify_offer
@@ -97,11 +97,7 @@ def _refusals(session: Session, offer: Offer, request: OfferRequest) -> list[Dep
     device, manifest = session.device, offer.manifest
     facts = gather_facts(device.layout)
     counters = read_counters(device.layout, device.durable.files)
-    checks = [
-        lambda: check_engine(manifest),
-        lambda: check_software(manifest, facts, device.layout),
-        *check_preflight(need_of(manifest, device), facts, device.layout),
-    ]
+    checks = [lambda: check_engine(manifest), *check_preflight(need_of(manifest, device), facts, device.layout)]
     if not request.retry_bad:
         checks += [lambda: check_not_bad(device, manifest.release), lambda: check_trusted_state(device)]
     misfits = fit.refusals(

@@ -19,7 +19,6 @@ from edge.runtime.agent.session import Offer, Session
 from edge.runtime.build.handover import Taken, answered, take_over
 from edge.runtime.build.progress import read_progress
 from edge.runtime.build.request import ask
-from edge.runtime.software.binding import bind
 from edge.runtime.trial.soundness import why_better
 from edge.wire.release import BuildAnswer, BuildRequest, ReleaseAnswer, StageRequest, SwitchAnswer, SwitchRequest
 from edge.wire.verbs import BUILD, STAGE, SWITCH
@@ -47,7 +46,6 @@ def stage(session: Session, request: StageRequest) -> ReleaseAnswer:
     manifest = offer.manifest
     files = {one.path: one.sha256 for one in manifest.files}
     device.releases.stage(manifest.release, manifest=offer.content, signature=offer.signature, files=files)
-    bind(device, manifest)
     with device.locked():
         raise_counters(device.layout, device.durable, counters_of(manifest))
         if request.retry_bad:
@@ -95,7 +93,7 @@ def _run_builder(session: Session, release: str) -> tuple[DeployError | None, Ta
     settings = read_settings(device.layout.device_toml)
     deadline_s = float(settings.build_deadline_s + settings.golden_deadline_s)
     device.durable.remove(device.layout.build_result)
-    ask(device, release, is_new=True)
+    ask(device, release)
     failure = None
     try:
         session.talk.while_doing(

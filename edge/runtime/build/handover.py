@@ -30,7 +30,6 @@ from edge.device.engines import check_key
 from edge.errors import DeployError
 from edge.reading import json_object, read_file
 from edge.runtime.build.request import Request, decode_request
-from edge.runtime.software.binding import is_this
 from edge.runtime.trial.soundness import engine_versions
 from edge.wire.codec import Misfit, decode
 from edge.wire.peer import REVISION
@@ -91,14 +90,13 @@ def adopt(device: Device, made: Path, key: str, *, manifest: Manifest | None, is
     Raises:
         DeployError: `build.untrusted` with what does not fit; `device.disk.*`.
     """
-    is_known = manifest is None or is_this(device, manifest.release)
-    stored = _intact(device, key, is_known=is_known)
+    stored = _intact(device, key)
     if is_reused and stored is None:
         raise _untrusted(f"the engine {key[:12]} that is said to be here is not, or is damaged")
     if is_reused and stored is not None:
         _prove(device, key, made, manifest)
         return stored
-    record, plan = _built(made, key, manifest, is_known=is_known)
+    record, plan = _built(made, key, manifest)
     files = {PLAN: plan, BUILD: record.encode(), GOLDEN: _golden(made, manifest)}
     device.engines.take(key, files, replaces=stored is None or stored.plan_sha256 != record.plan_sha256)
     return record
@@ -191,15 +189,14 @@ def _failure(release: str, answer: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _intact(device: Device, key: str, *, is_known: bool) -> EngineRecord | None:
+def _intact(device: Device, key: str) -> EngineRecord | None:
     try:
-        return read_plan(device.engines, key, versions_of=engine_versions if is_known else None)[0]
+        return read_plan(device.engines, key, versions_of=engine_versions)[0]
     except DeployError:
         return None
 
 
-def _built(made: Path, key: str, manifest: Manifest | None, *, is_known: bool) -> tuple[EngineRecord, bytes]:
-    """Return what was built; `is_known`: for the software that this process is, which knows what it depends on."""
+def _built(made: Path, key: str, manifest: Manifest | None) -> tuple[EngineRecord, bytes]:
     try:
         record = decode_record(_read(made / BUILD, most_bytes=_MAX_ANSWER_BYTES))
         plan = _read(made / PLAN, most_bytes=max(0, min(record.plan_bytes, MAX_PLAN_BYTES)))
@@ -209,7 +206,7 @@ def _built(made: Path, key: str, manifest: Manifest | None, *, is_known: bool) -
         raise _untrusted(f"{PLAN} is not what {BUILD} says ({len(plan)} bytes, {record.plan_bytes} expected)")
     if record.inputs.key != key:
         raise _untrusted(f"{BUILD} describes engine {record.inputs.key[:12]}, not {key[:12]}")
-    if is_known and record.inputs.versions != engine_versions(record.inputs.kind):
+    if record.inputs.versions != engine_versions(record.inputs.kind):
         raise _untrusted(f"it is of other software than is here: {record.inputs.kind}, {dict(record.inputs.versions)}")
     if record.precision not in _PRECISIONS:
         raise _untrusted(f"{record.precision!r} is no precision")

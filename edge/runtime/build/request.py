@@ -21,20 +21,16 @@ _ID = re.compile(r"[0-9a-f]{0,32}")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The release that is to get an engine; `id` tells the answer to this request from that to an earlier one.
-
-    `is_new`: somebody brings the release now, and with it the software that it is to run with; else it was here before.
-    """
+    """The release that is to get an engine; `id` tells the answer to this request from that to an earlier one."""
 
     release: str
     id: str
-    is_new: bool = False
 
 
-def ask(device: Device, release: str, *, is_new: bool = False) -> Request:
+def ask(device: Device, release: str) -> Request:
     """Write a request; who starts `edge-build.service` then has it answered."""
-    request = Request(release, secrets.token_hex(8), is_new)
-    content = {"release": request.release, "id": request.id, **({"new": True} if is_new else {})}
+    request = Request(release, secrets.token_hex(8))
+    content = {"release": request.release, "id": request.id}
     device.durable.put(device.layout.build_request, json.dumps(content).encode() + b"\n")
     return request
 
@@ -61,6 +57,6 @@ def decode_request(content: bytes, *, origin: str) -> Request:
         release, number = check_release(str(values["release"])), str(values.get("id", ""))
         if not _ID.fullmatch(number):
             raise ValueError(f"id {number[:40]!r}")
-        return Request(release, number, values.get("new") is True)
+        return Request(release, number)
     except (ValueError, KeyError) as error:
         raise DeployError("request.build", f"{origin}: expected a release, got {error}", hint="push it again") from None

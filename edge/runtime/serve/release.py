@@ -16,7 +16,6 @@ from edge.device.releases import check_release
 from edge.device.settings import read_settings
 from edge.errors import ConfigError, DeployError
 from edge.quantize.precision import CALIBRATION_DIGITS
-from edge.runtime.software.binding import require_software
 from edge.runtime.trial.soundness import require_engine, require_files
 from edge.runtime.trial.trust import require_known
 from edge.types import Precision
@@ -88,7 +87,6 @@ def open_release(folder: Path) -> tuple[Pipeline, Deployed]:
     """
     device, release = device_of_release(folder)
     try:
-        require_software(device, release)
         manifest = _verified(device, release)
         record, plan = require_engine(device, release)
     except DeployError as error:

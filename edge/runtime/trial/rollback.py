@@ -17,7 +17,6 @@ from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, Units, UnitState
 from edge.errors import DeployError, EngineError
 from edge.reading import json_object
 from edge.runtime.build.request import ask
-from edge.runtime.software.binding import chosen_key, is_this
 from edge.runtime.trial.audit_entries import record, recorded_failure
 from edge.runtime.trial.soundness import is_sound, problem_of, put_aside, require_engine
 from edge.runtime.trial.trial import REFUSED
@@ -30,7 +29,7 @@ _log = logging.getLogger(__name__)
 _EX_CONFIG = 78
 _EX_ENGINE = EngineError.exit_code
 _REBUILDS = 2  # in a row; what is still not well then is better left
-_REBUILT = ("device.engine.damaged", "device.engine.changed", "device.engine.missing", "device.software.missing")
+_REBUILT = ("device.engine.damaged", "device.engine.changed", "device.engine.missing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,20 +118,7 @@ def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayB
 
 
 def _problem_of(device: Device, units: Units, current: str) -> DeployError | None:
-    return (
-        problem_of_signature(device, current)
-        or _without_software(device, current)
-        or problem_of(device, current)
-        or _outdated(device, units, current)
-    )
-
-
-def _without_software(device: Device, current: str) -> DeployError | None:
-    """Return a problem if what a release runs with is not here; a build begins with installing it."""
-    key = chosen_key(device, current)
-    if key is None or device.software.beside(key) is not None:
-        return None
-    return DeployError("device.software.missing", f"software {key[:12]} is not here")
+    return problem_of_signature(device, current) or problem_of(device, current) or _outdated(device, units, current)
 
 
 def _outdated(device: Device, units: Units, current: str) -> DeployError | None:
@@ -148,7 +134,7 @@ def _outdated(device: Device, units: Units, current: str) -> DeployError | None:
         return None
     if status == _EX_ENGINE:
         return DeployError("device.engine.damaged", f"the service cannot run its engine {record.inputs.key[:12]}")
-    if status != _EX_CONFIG or (record.software == __version__ and is_this(device, current)):
+    if status != _EX_CONFIG or record.software == __version__:
         return None
     return DeployError("device.engine.changed", f"the engine was built by edge-deploy {record.software}")
 

@@ -10,7 +10,6 @@ from edge.device.engine_record import EngineRecord, read_plan, read_record
 from edge.device.releases import MANIFEST
 from edge.engine.kinds import AUTO, better_kind, kinds
 from edge.errors import DeployError
-from edge.runtime.software.binding import is_this
 
 __all__ = [
     "engine_versions",
@@ -73,8 +72,7 @@ def require_engine(device: Device, release: str) -> tuple[EngineRecord, bytes]:
     key = device.releases.engine_key(release)
     if key is None:
         raise DeployError("device.engine.missing", f"release {release}: no engine was built", hint="push it again")
-    # What the engine of other software depends on is known to that one, which looks when it starts (docs/adr/0045).
-    return read_plan(device.engines, key, versions_of=engine_versions if is_this(device, release) else None)
+    return read_plan(device.engines, key, versions_of=engine_versions)
 
 
 def engine_versions(kind: str) -> Mapping[str, str]:
@@ -95,7 +93,7 @@ def why_better(device: Device, release: str) -> str | None:
     key = device.releases.engine_key(release)
     try:
         asked = str(decode_manifest(device.releases.manifest(release)).engine.get("kind", AUTO))
-        if key is None or asked != AUTO or not is_this(device, release):
+        if key is None or asked != AUTO:
             return None
         built = read_record(device.engines, key).inputs.kind
     except DeployError:

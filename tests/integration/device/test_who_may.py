@@ -32,7 +32,6 @@ def root(crowd):
         device = Device(Layout(root))
         crowd.call("edge-deploy", lambda: fill(device))
         crowd.call("edge-build", lambda: build(device))
-        crowd.call("edge-software", lambda: install(device))
         crowd.call("edge-runtime", lambda: serve(device))
         yield root
 
@@ -55,13 +54,6 @@ def fill(device):
 def build(device):
     (device.layout.workshop / "answer.json").write_text("what was built")
     device.layout.build_progress.write_text("how far it is")
-
-
-def install(device):
-    os.umask(0o022)  # of its unit
-    files = {"edge/__init__.py": b"", "edge_deploy-0.1.0.dist-info/METADATA": b""}
-    device.software.install("5" * 64, beside="/opt/edge-0.1.0", files=files.items(), program=b"import edge")
-    device.software.prove("5" * 64)
 
 
 def serve(device):
@@ -155,18 +147,3 @@ def test_who_builds_or_serves_reads_the_release_that_it_needs(root, crowd, unit)
     read = crowd.call(user_of(unit), lambda: device.releases.manifest(release).decode())
 
     assert read == device.releases.manifest(release).decode()
-
-
-def test_nobody_but_edge_software_changes_what_runs(root, crowd):
-    layout = Layout(root)
-    (key,) = Device(layout).software.names()
-    home = layout.software / key
-    paths = [layout.software, home, home / "edge-runtime", home / "beside", home / "lib", home / "lib/edge/__init__.py"]
-
-    may = {
-        user: crowd.call(user, lambda: [may_change(path) for path in paths]) for user in crowd.uids if user != "root"
-    }
-    reads = {user: crowd.call(user, lambda: [may_read(path) for path in paths]) for user in crowd.uids}
-
-    assert may == {user: [user == "edge-software"] * len(paths) for user in may}
-    assert reads == {user: [True] * len(paths) for user in reads}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
 from dataclasses import dataclass
+from typing import TextIO
 
 import click
 
@@ -50,10 +52,22 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, command.summary) for name, command in self._lazy.items()])
 
 
+class _StderrHandler(logging.StreamHandler[TextIO]):
+    """Writes to what `sys.stderr` is at that moment: a bar that is shown lets lines stand above it, not in it."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, _: TextIO) -> None:
+        """Take no other one."""
+
+
 def _set_verbosity(ctx: click.Context, param: click.Parameter, value: int) -> None:
     value = ctx.meta[_VERBOSITY] = max(value, ctx.meta.get(_VERBOSITY, 0))  # before the subcommand it counts, too
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(value, 2)]
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", handlers=[_StderrHandler()])
     logging.getLogger("edge").setLevel(level)
 
 

@@ -181,7 +181,10 @@ def test_a_terminal_shows_what_was_not_taken_away():
 
 
 def test_what_is_logged_of_a_machine_is_in_no_picture():
-    assert without_log("demo one\n\x1b[33mWARNING\x1b[0m edge: no VNNI\ncamera-1  up") == "demo one\ncamera-1  up"
+    assert (
+        without_log("demo one\n\x1b[33mWARNING\x1b[0m edge: slow\nreason=no VNNI\ncamera-1  up")
+        == "demo one\ncamera-1  up"
+    )
 
 
 def test_what_is_typed_for_a_device_is_what_the_lab_types_from_the_page():

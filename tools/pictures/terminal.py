@@ -19,6 +19,7 @@ __all__ = ["Session", "page_of", "run_on_terminal", "screen_at_end", "without_lo
 
 _CURSOR_IS_BACK = b"\x1b[?25h"
 _LOGGED = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) ")
+_GOES_ON = re.compile(r"\w+=")
 _STEP = re.compile(r"(\x1b\[2K|\x1b\[1A|\x1b\[\?25[lh]|\r|\n)")
 
 
@@ -92,8 +93,14 @@ def screen_at_end(written: str) -> str:
 
 
 def without_log(screen: str) -> str:
-    """Return the lines of a screen but for those of the log."""
-    return "\n".join(line for line in screen.splitlines() if not _LOGGED.match(_plain(line)))
+    """Return the lines of a screen but for those of the log, which go on in the next where they are longer."""
+    lines: list[str] = []
+    is_logged = False
+    for line in screen.splitlines():
+        plain = _plain(line)
+        is_logged = bool(_LOGGED.match(plain) or (is_logged and _GOES_ON.match(plain)))
+        lines += [] if is_logged else [line]
+    return "\n".join(lines)
 
 
 def page_of(screen: str, *, typed: str, columns: int = 80) -> str:

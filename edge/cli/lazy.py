@@ -6,9 +6,14 @@ import importlib
 import logging
 import sys
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
+
+if TYPE_CHECKING:
+    _Handler = logging.StreamHandler[TextIO]
+else:
+    _Handler = logging.StreamHandler  # not generic before Python 3.11
 
 __all__ = ["LazyCommand", "LazyGroup", "verbosity_option"]
 
@@ -52,7 +57,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, command.summary) for name, command in self._lazy.items()])
 
 
-class _StderrHandler(logging.StreamHandler[TextIO]):
+class _StderrHandler(_Handler):
     """Writes to what `sys.stderr` is at that moment: a bar that is shown lets lines stand above it, not in it."""
 
     @property

@@ -1,0 +1,34 @@
+"""What is logged while a bar is shown stands above the bar, on a line of its own."""
+
+import sys
+from pathlib import Path
+
+from tools.pictures.terminal import run_on_terminal
+
+ROOT = Path(__file__).parents[3]
+COMMAND = """
+import logging
+import click
+from edge.cli.lazy import verbosity_option
+from edge.cli.output import progress_bar
+
+@click.command()
+@verbosity_option
+def command():
+    logging.getLogger("edge").warning("before")
+    with progress_bar("images", total=2) as bar:
+        bar.advance()
+        logging.getLogger("edge").warning("slow")
+        bar.advance()
+    logging.getLogger("edge").warning("after")
+
+command()
+"""
+
+
+def test_a_warning_stands_above_the_bar_and_not_in_it():
+    session = run_on_terminal([sys.executable, "-c", COMMAND], folder=ROOT)
+
+    assert session.code == 0, session.told
+    assert session.told.splitlines() == ["WARNING edge: before", "WARNING edge: slow", "WARNING edge: after"]
+    assert "images" in session.screen

@@ -74,3 +74,12 @@ def make_collector():
 @pytest.fixture
 def collector(broker, make_collector):
     return make_collector(broker.port)
+
+
+@pytest.fixture
+def away(make_broker, make_collector):
+    """A broker that is away, and who collects from it: their session is kept, so no message can come before them."""
+    broker = make_broker(is_persistent=True).start()
+    collector = make_collector(broker.port)
+    broker.stop()
+    return broker, collector

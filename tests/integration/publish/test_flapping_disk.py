@@ -42,9 +42,9 @@ def flap(disk, publisher, published):
 
 
 def test_f38_a_disk_that_flaps_holds_up_no_publish_and_nothing_is_lost_unsaid(
-    disk, tmp_path, make_broker, make_collector, make_publisher, caplog
+    disk, tmp_path, away, make_publisher, caplog
 ):
-    broker = make_broker()
+    broker, collector = away
     place = SpoolPlace(disk.folder / "spool.db", Bounds(max_bytes=16 << 20, max_age_s=3600.0, free_bytes=0))
     publisher = make_publisher(broker.port, ring_path=tmp_path / "ring", spool=place, max_bytes=1_000_000)
     published = {"detections": 0, "events": 0}
@@ -54,7 +54,6 @@ def test_f38_a_disk_that_flaps_holds_up_no_publish_and_nothing_is_lost_unsaid(
         disk.thaw()
         disk.unfill()
     broker.start()
-    collector = make_collector(broker.port)
     assert publisher.flush(60)
 
     accounts = {("east", 41): published["detections"], ("east events", 41): published["events"]}

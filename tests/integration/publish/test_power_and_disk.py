@@ -50,13 +50,12 @@ def publish(publisher, first, last):
             wait_until(lambda: publisher.counts()["waiting_bytes"] < 150_000, what="room in memory", timeout_s=60)
 
 
-def test_f30_a_long_outage_with_a_small_memory_loses_nothing_and_live_stays_fresh(device, make_broker, make_collector):
-    broker = make_broker()
+def test_f30_a_long_outage_with_a_small_memory_loses_nothing_and_live_stays_fresh(device, away):
+    broker, collector = away
     publisher = device.start(broker.port)
     publish(publisher, 1, 5000)
     assert publisher.counts()["spool_waiting"] > 4000
     broker.start()
-    collector = make_collector(broker.port)
     wait_until(lambda: collector.payloads("/replay"), what="the replay begins")
     publish(publisher, 5001, 5100)
     assert publisher.flush(60)
@@ -125,11 +124,9 @@ def little_disk(tmp_path):
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-def test_f38_a_disk_that_is_full_is_said_and_publishing_goes_on(
-    device, little_disk, make_broker, make_collector, caplog
-):
+def test_f38_a_disk_that_is_full_is_said_and_publishing_goes_on(device, little_disk, away, caplog):
     device.disk = little_disk
-    broker = make_broker()
+    broker, collector = away
     publisher = device.start(broker.port)
     for seq in range(1, 12_001):
         publisher.publish(detections(seq))
@@ -139,7 +136,6 @@ def test_f38_a_disk_that_is_full_is_said_and_publishing_goes_on(
         lambda: publisher.counts()["spool_works"] == 0 or "declared_spool-disk" in publisher.counts(), what="full"
     )
     broker.start()
-    collector = make_collector(broker.port)
     publisher.publish(detections(12_001))
     assert publisher.flush(60)
 

@@ -42,11 +42,11 @@ def test_one_that_was_lost(make_broker, make_publisher, make_collector, how):
     seconds_until_connected(publisher)
     getattr(broker, how)()
     wait_until(lambda: "next try in" in publisher.status, what="the loss")
-    publisher.publish(detections(1))
     broker.start()
-    collector = make_collector(broker.port)
 
     assert seconds_until_connected(publisher) < MOST_S
+    collector = make_collector(broker.port)
+    publisher.publish(detections(1))
     wait_until(lambda: collector.numbers()["east"] == [1], what="the message")
 
 

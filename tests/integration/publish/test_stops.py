@@ -18,16 +18,13 @@ def patient():
 
 
 @pytest.mark.parametrize("is_flushed", [True, False])
-def test_a_stop_during_the_wait_for_the_next_attempt_makes_one_more(
-    make_broker, make_publisher, make_collector, is_flushed
-):
-    broker = make_broker()
+def test_a_stop_during_the_wait_for_the_next_attempt_makes_one_more(away, make_publisher, is_flushed):
+    broker, collector = away
     publisher = make_publisher(broker.port, backoff=patient(), close_timeout_s=10)
     for seq in range(1, 1001):
         publisher.publish(detections(seq))
     wait_until(lambda: "next try in" in publisher.status, what="a failed attempt")
     broker.start()
-    collector = make_collector(broker.port)
     if is_flushed:
         assert publisher.flush(10)
     publisher.close()

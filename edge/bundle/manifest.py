@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
@@ -48,6 +49,7 @@ class Role(str, enum.Enum):
     GOLDEN = "golden"  # golden.json, the float model's detections
     GOLDEN_IMAGE = "golden-image"  # one image of the golden set
     SBOM = "sbom"  # CycloneDX: of the release, and of what devices have installed
+    SOFTWARE = "software"  # wheels/NAME.whl: edge-deploy's own for devices, and libraries of it
 
 
 class GoldenFrames(str, enum.Enum):
@@ -69,8 +71,11 @@ MAX_BYTES: Mapping[Role, int] = MappingProxyType(
         Role.GOLDEN: 16 * _MIB,
         Role.GOLDEN_IMAGE: 64 * _MIB,
         Role.SBOM: 16 * _MIB,
+        Role.SOFTWARE: 512 * _MIB,
     }
 )
+_WHEEL = re.compile(r"wheels/[A-Za-z0-9_.+!-]{1,200}\.whl")
+_OWN_WHEEL = "wheels/edge_deploy-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +91,11 @@ class BundledFile:
         check_path(self.path)
         check_between(f"length of {self.path}", self.length_bytes, 0, MAX_BYTES[self.role], whole=True)
         check_text(f"digest of {self.path}", self.sha256, r"[0-9a-f]{64}")
+
+    @property
+    def is_own_software(self) -> bool:
+        """Return whether it is edge-deploy's own wheel."""
+        return self.role is Role.SOFTWARE and self.path.startswith(_OWN_WHEEL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +235,24 @@ class Manifest:
                     "verify.manifest.files",
                     f"the manifest lists {count} files for {role.value}, expected {least} to {most}",
                 )
+        self._check_software()
+
+    def _check_software(self) -> None:
+        wheels = self.files_of(Role.SOFTWARE)
+        own = [one for one in wheels if one.is_own_software]
+        aside = [one.path for one in self.files if one.role is not Role.SOFTWARE and one.path.startswith("wheels/")]
+        if aside:
+            raise DeployError(
+                "verify.manifest.files",
+                f"the manifest lists {aside[0]}; wheels/ is for software",
+                hint="rename the folder",
+            )
+        if wheels and (len(own) != 1 or not all(_WHEEL.fullmatch(one.path) for one in wheels)):
+            raise DeployError(
+                "verify.manifest.files",
+                f"the manifest lists {len(wheels)} files for software, {len(own)} of them edge-deploy's own; "
+                "expected one of its own, and wheels/NAME.whl for all",
+            )
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

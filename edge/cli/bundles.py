@@ -11,11 +11,26 @@ import click
 if TYPE_CHECKING:
     from edge.bundle.folder import Bundle
     from edge.bundle.manifest import GoldenLimits
+    from edge.deploy.provision.lock import Environment
 
-__all__ = ["bundle_of", "echo_secrets"]
+__all__ = ["bundle_of", "echo_secrets", "require_software"]
 
 
-def bundle_of(what: Path, *, key: Path | None, golden: Path | None, limits: GoldenLimits | None) -> Bundle:
+def require_software(has_software: bool, libraries: Environment | None) -> None:
+    """Raise click.UsageError for libraries of software that is not to travel."""
+    if libraries is not None and not has_software:
+        raise click.UsageError("--libraries are those of --software, which is missing")
+
+
+def bundle_of(
+    what: Path,
+    *,
+    key: Path | None,
+    golden: Path | None,
+    limits: GoldenLimits | None,
+    has_software: bool = False,
+    libraries: Environment | None = None,
+) -> Bundle:
     """Return the bundle that `what` is, or that is made of the pipeline that it is; the latter is said on stderr.
 
     Raises:
@@ -25,9 +40,12 @@ def bundle_of(what: Path, *, key: Path | None, golden: Path | None, limits: Gold
     from edge.bundle.folder import open_bundle
     from edge.bundle.manifest import GoldenLimits
 
+    require_software(has_software, libraries)
     if what.is_dir():
-        if any(one is not None for one in (key, golden, limits)):
-            raise click.UsageError(f"{what} is a bundle already; --key, --golden, --golden-limit are for a pipeline")
+        if has_software or any(one is not None for one in (key, golden, limits)):
+            raise click.UsageError(
+                f"{what} is a bundle already; --key, --golden, --golden-limit, --software are for a pipeline"
+            )
         return open_bundle(what)
     from edge.deploy.packing.bundle import BundleOptions, make_bundle
 
@@ -39,6 +57,8 @@ def bundle_of(what: Path, *, key: Path | None, golden: Path | None, limits: Gold
             key=key,
             golden=golden,
             golden_limits=limits or GoldenLimits(),
+            has_software=has_software,
+            libraries=libraries,
         ),
         on_step=lambda name: click.echo(f"{name} ...", err=True),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NoReturn
 
 from edge.cli.interrupts import answer_interrupts
@@ -18,8 +19,11 @@ def edge_deploy() -> NoReturn:
 
 
 def edge_runtime() -> NoReturn:
-    """Run the device's command."""
+    """Run the device's command, by the software of the release that it is for (docs/adr/0045)."""
     answer_interrupts()
+    from edge.runtime.software.choice import hand_over
+
+    hand_over(sys.argv[1:])
     from edge.cli.edge_runtime import main
 
     main()

@@ -18,7 +18,8 @@ def plan_words(plan: PlanAnswer, manifest: Manifest) -> str:
     whole = sum({file.sha256: file.length_bytes for file in manifest.files}.values())
     digests = len({file.sha256 for file in manifest.files})
     sent = f"{len(plan.missing)} of {digests} files to send, {plan.bytes} of {whole} bytes"
-    return f"{here}; {sent}; {_engine_words(plan.engine)}"
+    told = "" if plan.software is None else f"; {plan.software}"
+    return f"{here}; {sent}; {_engine_words(plan.engine)}{told}"
 
 
 def golden_words(key: str | None, golden: Golden) -> str:

@@ -13,6 +13,7 @@ from edge.device.engines import Engines
 from edge.device.layout import Layout
 from edge.device.lock import state_lock
 from edge.device.releases import Releases
+from edge.device.software import InstalledSoftware
 from edge.device.state import State, read_state, write_state
 from edge.device.store import Store
 
@@ -41,6 +42,11 @@ class Device:
     def engines(self) -> Engines:
         """The engines built here."""
         return Engines(self.layout, self.durable)
+
+    @property
+    def software(self) -> InstalledSoftware:
+        """The software that releases brought."""
+        return InstalledSoftware(self.layout, self.durable)
 
     @property
     def audit(self) -> Audit:

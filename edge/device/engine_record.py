@@ -129,21 +129,21 @@ def read_record(engines: Engines, key: str) -> EngineRecord:
 
 
 def read_plan(
-    engines: Engines, key: str, *, versions_of: Callable[[str], Mapping[str, str]]
+    engines: Engines, key: str, *, versions_of: Callable[[str], Mapping[str, str]] | None
 ) -> tuple[EngineRecord, bytes]:
     """Return the engine's record, and its plan, which has the digest that the record states.
 
     Args:
         engines: of the device.
         key: of the engine.
-        versions_of: what an engine of a kind depends on, as of now.
+        versions_of: what an engine of a kind depends on, as of now; None: only other software knows.
 
     Raises:
         DeployError: `device.engine.missing`, `device.engine.damaged`; `device.engine.changed` if it was built by other
             software than is installed now.
     """
     record = read_record(engines, key)
-    here = versions_of(record.inputs.kind)
+    here = record.inputs.versions if versions_of is None else versions_of(record.inputs.kind)
     if record.inputs.versions != here:
         told = ", ".join(f"{name} {record.inputs.versions.get(name)} is now {here.get(name)}" for name in sorted(here))
         raise DeployError(

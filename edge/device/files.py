@@ -67,7 +67,7 @@ class Files(Protocol):
         """Create a link at `path` that says `target`."""
         ...
 
-    def make_dir(self, path: Path) -> None:
+    def make_dir(self, path: Path, *, mode: int = 0o750) -> None:
         """Create one folder."""
         ...
 
@@ -165,9 +165,9 @@ class RealFiles:
         """Create a link."""
         os.symlink(target, path)
 
-    def make_dir(self, path: Path) -> None:
+    def make_dir(self, path: Path, *, mode: int = 0o750) -> None:
         """Create one folder."""
-        os.mkdir(path, 0o750)
+        os.mkdir(path, mode)
 
     def remove(self, path: Path) -> None:
         """Remove a file or a link."""

@@ -115,6 +115,11 @@ class Layout:
         return self.workshop / "cache"
 
     @property
+    def software(self) -> Path:
+        """What releases bring to run with, unpacked: edge-software's own, see `edge.device.software`."""
+        return self.root / "var/lib/edge-software"
+
+    @property
     def pull_record(self) -> Path:
         """What the last look at the registry came to, as edge-pull wrote it."""
         return self.root / "var/lib/edge-pull/pull.json"

@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+from pathlib import Path
 
 from edge.device.layout import Layout
 
-__all__ = ["become_owner"]
+__all__ = ["become_owner", "become_owner_of"]
 
 
 def become_owner(layout: Layout) -> None:
-    """Give up root, for good, for the user to whom the state of this device belongs.
+    """Give up root, for good, for the user to whom the state of this device belongs; OSError as `become_owner_of`."""
+    become_owner_of(layout.var)
+
+
+def become_owner_of(folder: Path) -> None:
+    """Give up root, for good, for the user to whom a folder belongs.
 
     What root left there, such as a lock or a state, that user could not write afterwards. Does nothing for others than
-    root, nor where there is no state yet or it is root's own.
+    root, nor where there is no such folder yet or it is root's own.
 
     Raises:
         OSError: if root may not become another user here; nothing was touched then.
@@ -23,7 +29,7 @@ def become_owner(layout: Layout) -> None:
     if os.geteuid() != 0:
         return
     try:
-        status = os.stat(layout.var, follow_symlinks=False)
+        status = os.stat(folder, follow_symlinks=False)
     except FileNotFoundError:
         return
     if status.st_uid == 0 or not stat.S_ISDIR(status.st_mode):

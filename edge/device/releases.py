@@ -19,6 +19,8 @@ __all__ = ["MANIFEST", "SIGNATURE", "Releases", "check_release"]
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.sig"
 ENGINE = "engine"
+WHEELS = "wheels"
+"""The folder of a release's software, as its manifest names it."""
 _NAME = re.compile(r"[0-9a-f]{12}")
 
 
@@ -110,11 +112,17 @@ class Releases:
 
     @typed
     def is_complete(self, name: str) -> bool:
-        """Return whether manifest, signature and every blob are there (their content is not read)."""
+        """Return whether manifest, signature and every blob are there (their content is not read).
+
+        Not those of its software: they are needed only where that is not installed.
+        """
         folder = self._layout.release(check_release(name))
         texts = all(self._files.length(folder / text) for text in (MANIFEST, SIGNATURE))
+        aside = (folder / ENGINE, folder / WHEELS)
         return texts and all(
-            self._files.length(path) is not None for path, _ in self._links(folder) if path != folder / ENGINE
+            self._files.length(path) is not None
+            for path, _ in self._links(folder)
+            if path not in aside and path.parent not in aside
         )
 
     @typed

@@ -11,11 +11,12 @@ from typing import Protocol
 
 from edge.errors import DeployError
 
-__all__ = ["BUILD_UNIT", "RUNTIME_UNIT", "TRIAL_UNIT", "SystemctlUnits", "UnitState", "Units"]
+__all__ = ["BUILD_UNIT", "RUNTIME_UNIT", "SOFTWARE_UNIT", "TRIAL_UNIT", "SystemctlUnits", "UnitState", "Units"]
 
 RUNTIME_UNIT = "edge-runtime.service"
 BUILD_UNIT = "edge-build.service"
 TRIAL_UNIT = "edge-trial.service"
+SOFTWARE_UNIT = "edge-software.service"
 
 _SYSTEMCTL = "/usr/bin/systemctl"
 _SUDO = ("/usr/bin/sudo", "-n")

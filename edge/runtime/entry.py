@@ -29,6 +29,7 @@ _TRIAL = "Judge the release on trial: commit it, or say why it cannot stay."
 _ROLLBACK = "Go back to the release before, whatever has failed."
 _ADOPT = "Take over what the builder has built; started by edge-rollback."
 _FACTS = "What this device says of itself, as JSON."
+_SOFTWARE = "Install the software that a release brings; started by edge-software.service."
 _PULL = "Take the release that this device's ring is to run from its registry; see /etc/edge-deploy/pull.toml."
 _HEALTH = "How the serving runtime stands, as JSON; ends with 1 unless it serves. For a container's health check."
 
@@ -113,6 +114,20 @@ def _adopt(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _software(arguments: Sequence[str]) -> int:
+    options = _parser("software", _SOFTWARE, "  edge-runtime software").parse_args(arguments)
+    from edge.device.device import Device
+    from edge.device.layout import Layout
+    from edge.device.owner import become_owner_of
+    from edge.runtime.software.install import keep_software
+
+    layout = Layout(options.root)
+    become_owner_of(layout.software)
+    os.umask(0o022)  # every user of ours runs it
+    keep_software(Device(layout))
+    return 0
+
+
 def _facts(arguments: Sequence[str]) -> int:
     options = _parser("facts", _FACTS, "  edge-runtime facts").parse_args(arguments)
     from edge.device.facts import facts_as_json, gather_facts
@@ -185,6 +200,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[Sequence[str]], int]]] = MappingProx
         "trial": (_TRIAL, _trial),
         "rollback": (_ROLLBACK, _rollback),
         "adopt": (_ADOPT, _adopt),
+        "software": (_SOFTWARE, _software),
         "facts": (_FACTS, _facts),
         "health": (_HEALTH, _health),
         "pull": (_PULL, _pull),

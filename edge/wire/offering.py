@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from edge.wire.codec import Most
+from edge.wire.codec import Most, since
 from edge.wire.ending import Problem
 from edge.wire.status import LastSwitch
 
@@ -36,7 +36,10 @@ class PlannedEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanAnswer:
-    """What a push would do: `missing` is by SHA-256 what would be sent of each file, `bytes` their sum."""
+    """What a push would do: `missing` is by SHA-256 what would be sent of each file, `bytes` their sum.
+
+    `software` is what of it would be run by another edge-deploy than now, in words; None: nothing.
+    """
 
     release: str
     current: str | None
@@ -47,6 +50,7 @@ class PlanAnswer:
     bytes: int
     engine: PlannedEngine
     refusals: tuple[Problem, ...]
+    software: str | None = since(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

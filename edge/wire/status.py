@@ -74,6 +74,7 @@ class KeptReport:
     """A release on the device; `engine` says what runs and why, None: there is none or it cannot be read.
 
     `signer` is the name by which the device knows who signed it; `distrust` is the code of why that does not count.
+    `software` is the first digits of the key of what it runs with; None: what provision has installed.
     """
 
     release: str
@@ -86,6 +87,7 @@ class KeptReport:
     precision: str | None = None
     signer: str | None = since(1)
     distrust: str | None = since(1)
+    software: str | None = since(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,6 +126,7 @@ class Signer:
         golden: GoldenLimits | None = None,
         sequence: int | None = None,
         more: Content | None = None,
+        software: Mapping[str, tuple[Role, bytes]] | None = None,
         lifetime: tuple[str, str] | None = None,
     ) -> Bundle:
         """Return a release like `of`, the pipeline changed in place by `pipeline`; `lifetime`: made at, expires at."""
@@ -137,6 +138,7 @@ class Signer:
             files["pipeline.yaml"] = (Role.PIPELINE, _changed(files["pipeline.yaml"][1], pipeline))
         for name, content in (more or {}).items():
             files[name] = (Role.CLIP, content)
+        files |= software or {}
         draft = dataclasses.replace(
             of.manifest,
             sequence=self._sequence if sequence is None else sequence,

@@ -181,7 +181,7 @@ class CutFiles:
     def symlink(self, path: Path, target: str) -> None:
         self._create(path, Link(target))
 
-    def make_dir(self, path: Path) -> None:
+    def make_dir(self, path: Path, *, mode: int = 0o750) -> None:
         self._create(path, Folder())
 
     def remove(self, path: Path) -> None:

@@ -23,7 +23,7 @@ from edge.delivery.options import DeliveryOptions
 from edge.delivery.outcome import Outcome
 from edge.device.device import Device
 from edge.device.layout import Layout
-from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
+from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, SOFTWARE_UNIT, TRIAL_UNIT
 from edge.transport.channel import Channel
 from edge.transport.local import LocalChannel
 
@@ -50,6 +50,7 @@ class DeviceRoot:
             layout.incoming,
             layout.releases,
             layout.engines,
+            layout.software,
             layout.run,
         ):
             folder.mkdir(parents=True)
@@ -63,7 +64,7 @@ class DeviceRoot:
         )
         units = self.root / "etc/systemd/system"
         units.mkdir(parents=True)
-        for unit in (RUNTIME_UNIT, BUILD_UNIT, TRIAL_UNIT):
+        for unit in (RUNTIME_UNIT, BUILD_UNIT, TRIAL_UNIT, SOFTWARE_UNIT):
             (units / unit).touch()
         (self.root / "proc").mkdir()
         (self.root / "proc/meminfo").write_text("MemTotal: 8000000 kB\nMemAvailable: 4000000 kB\n")

@@ -23,7 +23,9 @@ from edge.device.layout import Layout  # noqa: E402
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT, UnitState  # noqa: E402
 from edge.errors import DeployError  # noqa: E402
 
-COMMAND = (sys.executable, "-m", "edge.cli.edge_runtime")
+COMMAND = (sys.executable, "-c", "from edge.cli.entry import edge_runtime; edge_runtime()")
+SOFTWARE_IS_ENDING = "software-is-ending"
+"""A file in the root: edge-software.service has not ended yet, so that the next build begins without it."""
 
 
 class RealUnits:
@@ -32,9 +34,15 @@ class RealUnits:
     def __init__(self, root: Path) -> None:
         self._root, self._layout = root, Layout(root)
         self._note = root / "unit.json"
+        self._service: subprocess.Popen | None = None
 
     def start(self, unit: str, *, wait: bool, timeout_s: float) -> None:
         if unit == BUILD_UNIT:
+            ending = self._root / SOFTWARE_IS_ENDING
+            if ending.exists():
+                ending.unlink()
+            else:
+                install_software(self._root)
             request = ("--request", str(self._layout.build_request), "--root", str(self._root))
             process = self._spawn([*COMMAND, "build", *request], "build.log")
         else:
@@ -53,6 +61,7 @@ class RealUnits:
             RUNTIME_DIRECTORY=str(self._layout.health.parent),
             STATE_DIRECTORY=str(self._root / "state"),
         )
+        self._service = process
         self._note.write_text(json.dumps({"pid": process.pid, "invocation": invocation}))
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
@@ -91,6 +100,8 @@ class RealUnits:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+        if self._service is not None:  # a child of this process
+            self._service.wait(20)
 
     def _spawn(self, command: list[str], log: str, **environment: str) -> subprocess.Popen:
         (self._root / "state").mkdir(exist_ok=True)
@@ -105,6 +116,12 @@ class RealUnits:
                 start_new_session=True,
                 env=environment,
             )
+
+
+def install_software(root: Path) -> None:
+    """Do what edge-software.service does, before each build."""
+    command = [*COMMAND, "software", "--root", str(root)]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, timeout=120, check=True)
 
 
 def _stat(pid: int) -> str:

@@ -13,15 +13,19 @@ import click
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import golden_limit_option
 from edge.cli.paths import FOLDER, IMAGES, PIPELINE, READ, Command
+from edge.cli.software_options import software_options
 from edge.errors import ConfigError
 
 if TYPE_CHECKING:
     from edge.bundle.manifest import GoldenLimits
     from edge.deploy.packing.bundle import Bundled
+    from edge.deploy.provision.lock import Environment
 
 __all__ = ["bundle"]
 
 _MIB = 1024 * 1024
+_NO_GOLDEN = "--no-golden contradicts --golden, --calibrated-on and --golden-limit"
+_NO_SEQUENCE = "--downgrade takes the counter's place of --sequence"
 
 
 def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str | None, str | None]:
@@ -87,6 +91,7 @@ Examples:
     help="Sign a permission to go back, once, from what `edge-deploy status` says a device has counted; with --target "
     "and --expires-days.",
 )
+@software_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
 def bundle(
@@ -105,6 +110,8 @@ def bundle(
     l4t: tuple[str | None, str | None],
     expires_days: int | None,
     downgrade_from: int | None,
+    has_software: bool,
+    libraries: Environment | None,
     as_json: bool,
 ) -> None:
     """Check a pipeline, prove it on golden frames, sign it, and write it as a folder that can be pushed at any time.
@@ -116,13 +123,12 @@ def bundle(
     Private keys and credentials are never bundled. What no machine that --compatible names can serve is told.
     """
     from edge.bundle.manifest import GoldenLimits
-    from edge.cli.output import echo_json
+    from edge.cli.bundles import require_software
     from edge.deploy.packing.bundle import BundleOptions, make_bundle
 
-    if no_golden and any(one is not None for one in (golden, calibrated_on, golden_limits)):
-        raise click.UsageError("--no-golden contradicts --golden, --calibrated-on and --golden-limit; leave one out")
-    if downgrade_from is not None and sequence is not None:
-        raise click.UsageError("--downgrade takes the counter's place of --sequence; leave one out")
+    _require_one(no_golden or None, golden, calibrated_on, golden_limits, why=_NO_GOLDEN)
+    _require_one(downgrade_from, sequence, why=_NO_SEQUENCE)
+    require_software(has_software, libraries)
     made = make_bundle(
         BundleOptions(
             pipeline=pipeline,
@@ -141,14 +147,23 @@ def bundle(
             l4t=l4t,
             expires_days=expires_days,
             downgrade_from=downgrade_from,
+            has_software=has_software,
+            libraries=libraries,
         ),
-        on_step=lambda name: click.echo(f"{name} ...", err=True),
+        on_step=_step,
     )
     _warn(made, pipeline)
-    if as_json:
-        echo_json(made.as_json())
-    else:
-        _print(made)
+    _print(made, as_json=as_json)
+
+
+def _require_one(option: object, *others: object, why: str) -> None:
+    """Raise click.UsageError if an option is given beside one of the others; None: not given."""
+    if option is not None and any(one is not None for one in others):
+        raise click.UsageError(f"{why}; leave one out")
+
+
+def _step(name: str) -> None:
+    click.echo(f"{name} ...", err=True)
 
 
 def _warn(made: Bundled, pipeline: Path) -> None:
@@ -167,9 +182,12 @@ def _warn(made: Bundled, pipeline: Path) -> None:
         click.echo(f"warning: the streams ask for more than can be served: {sentence}", err=True)
 
 
-def _print(made: Bundled) -> None:
-    from edge.cli.output import echo_pairs
+def _print(made: Bundled, *, as_json: bool) -> None:
+    from edge.cli.output import echo_json, echo_pairs
 
+    if as_json:
+        echo_json(made.as_json())
+        return
     manifest = made.bundle.manifest
     size_mib = sum(one.length_bytes for one in manifest.files) / _MIB
     until = "" if manifest.expires_at is None else f", expires {manifest.expires_at}"
@@ -178,6 +196,7 @@ def _print(made: Bundled) -> None:
             ("release", f"{manifest.release}, sequence {manifest.sequence} of {manifest.channel}{until}"),
             *_permission_lines(made),
             ("for", ", ".join(manifest.targets or manifest.compatible)),
+            *_software_lines(made),
             ("files", f"{len(manifest.files)}, {size_mib:.1f} MiB"),
             ("golden", _golden_line(made)),
             ("model", f"license {made.model_license or 'unknown: state it as model.license in the pipeline file'}"),
@@ -185,6 +204,17 @@ def _print(made: Bundled) -> None:
             ("bundle", str(made.bundle.path)),
         ]
     )
+
+
+def _software_lines(made: Bundled) -> list[tuple[str, str]]:
+    from edge.bundle.software import software_of
+
+    brought = software_of(made.bundle.manifest)
+    if brought is None:
+        return []
+    libraries = f" with {len(brought.wheels) - 1} libraries" if len(brought.wheels) > 1 else ""
+    size = f"{brought.length_bytes / _MIB:.1f} MiB"
+    return [("software", f"edge-deploy {brought.version}{libraries}, {brought.key[:12]}, {size}")]
 
 
 def _permission_lines(made: Bundled) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import click
 
 from edge.runtime.entry import main
 
-__all__ = ["adopt", "agent", "facts", "health", "pull", "recover", "rollback", "trial"]
+__all__ = ["adopt", "agent", "facts", "health", "pull", "recover", "rollback", "software", "trial"]
 
 
 def _light(name: str) -> click.Command:
@@ -25,4 +25,5 @@ health = _light("health")
 pull = _light("pull")
 recover = _light("recover")
 rollback = _light("rollback")
+software = _light("software")
 trial = _light("trial")

@@ -11,9 +11,11 @@ import click
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import golden_limit_option
 from edge.cli.paths import IMAGES, READ, Command
+from edge.cli.software_options import software_options
 
 if TYPE_CHECKING:
     from edge.bundle.manifest import GoldenLimits
+    from edge.deploy.provision.lock import Environment
     from edge.deploy.publish.publish import Published
     from edge.registry.login import Login
 
@@ -46,6 +48,7 @@ Examples:
     help="Images to prove a pipeline's bundle on. Default: frames of its clips.",
 )
 @golden_limit_option
+@software_options
 @click.option("--json", "as_json", is_flag=True, help="What was published, as JSON.")
 @verbosity_option
 def publish(
@@ -56,6 +59,8 @@ def publish(
     key: Path | None,
     golden: Path | None,
     golden_limits: GoldenLimits | None,
+    has_software: bool,
+    libraries: Environment | None,
     as_json: bool,
 ) -> int:
     """Put a release into an OCI registry, from where devices fetch it (edge-runtime pull).
@@ -73,7 +78,9 @@ def publish(
     reference = parse_reference(where, where="REGISTRY/REPOSITORY")
     tls_context(ca)  # what is wrong with it is said before a bundle is made
     login: Login | None = None if login_path is None else read_login(login_path)
-    bundle = bundle_of(what, key=key, golden=golden, limits=golden_limits)
+    bundle = bundle_of(
+        what, key=key, golden=golden, limits=golden_limits, has_software=has_software, libraries=libraries
+    )
     published = publish_bundle(bundle, reference, login=login, ca=ca, on_step=_step)
     _tell(published, as_json=as_json)
     return 0

@@ -11,9 +11,11 @@ from edge.cli.fleet import max_parallel_option, targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS, golden_limit_option
 from edge.cli.paths import IMAGES, READ, Command
+from edge.cli.software_options import software_options
 
 if TYPE_CHECKING:
     from edge.bundle.manifest import GoldenLimits
+    from edge.deploy.provision.lock import Environment
 
 __all__ = ["push"]
 
@@ -25,6 +27,7 @@ Examples:
   edge-deploy push gates.yaml gate-01
   edge-deploy push out/bundles/gates-3f9a1c07b2de.bundle gate-01 --plan
   edge-deploy push gates.yaml site=north --confirm
+  edge-deploy push gates.yaml gate-01 --software
   edge-deploy push gates.yaml all --resume --json""",
 )
 @click.argument("what", type=READ, metavar="PIPELINE_OR_BUNDLE")
@@ -61,6 +64,7 @@ Examples:
     help="Images to prove a pipeline's bundle on. Default: frames of its clips.",
 )
 @golden_limit_option
+@software_options
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON Lines.")
 @verbosity_option
 def push(
@@ -79,6 +83,8 @@ def push(
     key: Path | None,
     golden: Path | None,
     golden_limits: GoldenLimits | None,
+    has_software: bool,
+    libraries: Environment | None,
     as_json: bool,
 ) -> int:
     """Bring a release onto devices: sent, built and proven there, switched, judged, and undone if it is bad.
@@ -94,7 +100,9 @@ def push(
     if detach and confirm:
         raise click.UsageError("--detach leaves before there is anything to confirm; leave one of them out")
     chosen = choose(words, targets_path)
-    bundle = bundle_of(what, key=key, golden=golden, limits=golden_limits)
+    bundle = bundle_of(
+        what, key=key, golden=golden, limits=golden_limits, has_software=has_software, libraries=libraries
+    )
     options = DeliveryOptions(
         is_plan=is_plan,
         detach=detach,

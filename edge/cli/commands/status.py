@@ -97,6 +97,8 @@ def _current(kept: KeptReport) -> Iterator[str]:
         yield f"signer    {kept.signer or 'nobody'}, not trusted any more: {kept.distrust}; push a release that is"
     elif kept.signer:
         yield f"signer    {kept.signer}"
+    if kept.software:
+        yield f"software  {kept.software}"
     if kept.engine:
         yield f"engine    {kept.engine}"
 

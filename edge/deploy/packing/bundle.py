@@ -25,6 +25,7 @@ from edge.bundle.manifest import (
 )
 from edge.bundle.sbom import ModelCard, make_sbom, make_software_sbom
 from edge.bundle.sign import DOWNGRADE, RELEASE, fingerprint, sign
+from edge.bundle.software import software_of
 from edge.calibrate.table import CalibrationTable
 from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
@@ -34,8 +35,9 @@ from edge.deploy.packing.contents import Contents, collect_contents, digest_of
 from edge.deploy.packing.golden import Golden, make_golden
 from edge.deploy.packing.golden_candidates import find_golden_candidates
 from edge.deploy.packing.keys import find_key
+from edge.deploy.packing.own_software import add_software
 from edge.deploy.packing.software import device_software, tools
-from edge.deploy.provision.lock import read_lock
+from edge.deploy.provision.lock import Environment, read_lock
 from edge.engine.pipeline_model import max_batch_of, open_model
 from edge.engine.section import read_section
 from edge.errors import DeployError
@@ -71,6 +73,8 @@ class BundleOptions:
         downgrade_from: signed as a permission to go back, for devices whose counter of the channel is this; it needs
             `targets` and `expires_days`.
         expires_days: None: never.
+        has_software: the release brings this edge-deploy along, and runs with it.
+        libraries: with the libraries that it has on this kind of device, which is then the only one; None: without.
     """
 
     pipeline: Path
@@ -89,6 +93,8 @@ class BundleOptions:
     l4t: Bounds = (None, None)
     expires_days: int | None = None
     downgrade_from: int | None = None
+    has_software: bool = False
+    libraries: Environment | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +126,7 @@ class Bundled:
             "expires_at": manifest.expires_at,
             "compatible": list(manifest.compatible),
             "targets": list(manifest.targets),
+            "software": None if (software := software_of(manifest)) is None else software.version,
             "files": len(manifest.files),
             "bytes": sum(one.length_bytes for one in manifest.files),
             "golden_frames": manifest.golden_frames.value,
@@ -155,6 +162,9 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
             on_step("golden frames")
             golden = _golden(options, pipeline, Forms(spec, table, file=file), precision, table, folder=Path(folder))
             _add_golden(contents, golden)
+        if options.has_software:
+            on_step("software")
+            add_software(contents, options.libraries)
         on_step("files")
         card = _card(spec, precision, table, contents, said=_said(pipeline, file.graph.metadata))
         _add_sbom(contents, card, name=_name(pipeline), golden=golden)

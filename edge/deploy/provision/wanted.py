@@ -25,12 +25,24 @@ PRIVATE_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.
 KEYS, SIGNERS = "/etc/edge-deploy/home/.ssh/authorized_keys", "/etc/edge-deploy/allowed_signers"
 """Who may push, and whose releases count."""
 
-_SERVICES = ("edge-runtime", "edge-build", "edge-trial", "edge-recover", "edge-rollback", "edge-pull")
+_SERVICES = ("edge-runtime", "edge-build", "edge-trial", "edge-recover", "edge-rollback", "edge-pull", "edge-software")
 _TO_PULL = ("edge-agent.socket", "edge-pull.timer")
 """Neither does anything where there is no pull.toml."""
 _UNITS = (*(f"{name}.service" for name in _SERVICES), "edge-agent@.service", *_TO_PULL)
-_AT_BOOT = ("edge-recover.service", "edge-runtime.service", "edge-trial.service", *_TO_PULL)
-_DATA = ("/var/lib/edge-deploy", "/var/lib/edge-runtime", "/var/lib/edge-build", "/var/lib/edge-pull")
+_AT_BOOT = (
+    "edge-recover.service",
+    "edge-runtime.service",
+    "edge-trial.service",
+    "edge-software.service",
+    *_TO_PULL,
+)
+_DATA = (
+    "/var/lib/edge-deploy",
+    "/var/lib/edge-runtime",
+    "/var/lib/edge-build",
+    "/var/lib/edge-pull",
+    "/var/lib/edge-software",
+)
 # Who serves reads what is pushed, and nobody else: what edge-deploy creates there later is of the same group (setgid).
 # Not by a group that is new to edge-runtime: a service that runs while a device is provisioned again would not have it.
 _READ = 0o2750
@@ -98,10 +110,21 @@ def _accounts() -> Iterator[Step]:
             "edge-runtime": ["/var/lib/edge-runtime", "/usr/sbin/nologin", False],
             "edge-build": ["/nonexistent", "/usr/sbin/nologin", False],
             "edge-pull": ["/nonexistent", "/usr/sbin/nologin", False],
+            "edge-software": ["/nonexistent", "/usr/sbin/nologin", False],
         },
-        "groups": ["video", "render", "edge-deploy", "edge-runtime", "edge-build", "edge-pull", "systemd-journal"],
+        "groups": [
+            "video",
+            "render",
+            "edge-deploy",
+            "edge-runtime",
+            "edge-build",
+            "edge-pull",
+            "edge-software",
+            "systemd-journal",
+        ],
         "members": [
             ["edge-build", "edge-runtime"],
+            ["edge-software", "edge-runtime"],
             ["edge-deploy", "edge-build"],
             ["edge-deploy", "edge-runtime"],
             ["edge-deploy", "systemd-journal"],
@@ -124,6 +147,7 @@ def _folders() -> Iterator[Step]:
     yield _folder("/var/lib/edge-runtime", owner="edge-runtime", mode=0o700, is_data=True)
     yield _folder("/var/lib/edge-build", owner="edge-build", mode=0o750, is_data=True)
     yield _folder("/var/lib/edge-pull", owner="edge-pull", is_data=True)
+    yield _folder("/var/lib/edge-software", owner="edge-software", is_data=True)
     yield _folder("/etc/tmpfiles.d", mode=None)
     yield _file("/etc/tmpfiles.d/edge-deploy.conf", _shipped("tmpfiles.conf"))
     yield _folder("/run/edge-deploy", owner="edge-deploy", mode=0o700, is_volatile=True)

@@ -21,7 +21,7 @@ from edge.errors import DeployError
 from edge.version import __version__
 from edge.writing import write_whole
 
-__all__ = ["OLDEST_GLIBC", "WheelSet", "gather_wheels", "read_wheels"]
+__all__ = ["OLDEST_GLIBC", "WheelSet", "gather_libraries", "gather_wheels", "read_wheels"]
 
 OLDEST_GLIBC = (2, 35)
 """Of JetPack 6; all wheels of the lock run with it."""
@@ -99,12 +99,31 @@ def gather_wheels(facts: ProvisionFacts, *, extra: str | None = None, lock: Lock
     """
     made = pycuda_wheel(facts) if extra == EXTRA else None
     wanted = _wanted(facts, extra, lock)
+    paths = _gathered(wanted, Environment(facts.architecture, facts.python))
+    return _proven(paths, wanted, made, facts, extra)
+
+
+def gather_libraries(environment: Environment, *, lock: Lock | None = None) -> Mapping[str, Path]:
+    """Return where the wheels lie that edge-deploy needs on such a device besides its own, by file name.
+
+    Raises:
+        DeployError: `request.wheels`, as `gather_wheels`.
+    """
+    wheels = (lock or read_lock()).wheels_for(environment, is_jetson=False)
+    paths = _gathered([one for one in wheels if one.use == "serve"], environment)
+    for one in wheels:
+        if one.wheel in paths and sha256_of(paths[one.wheel]) != one.sha256:
+            raise _failed(f"{paths[one.wheel]} is not the {one.name} {one.version} that the lock names by its SHA-256")
+    return paths
+
+
+def _gathered(wanted: Sequence[LockedWheel], environment: Environment) -> dict[str, Path]:
     folder = cache() / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
     missing = [one for one in wanted if not _is_there(folder / one.wheel, one.sha256)]
     if missing:
-        _download(missing, folder, facts)
-    return _proven({one.wheel: folder / one.wheel for one in wanted}, wanted, made, facts, extra)
+        _download(missing, folder, environment)
+    return {one.wheel: folder / one.wheel for one in wanted}
 
 
 def _wanted(facts: ProvisionFacts, extra: str | None, lock: Lock | None) -> tuple[LockedWheel, ...]:
@@ -154,14 +173,14 @@ def _kept_own() -> Path:
     return path
 
 
-def _download(missing: Sequence[LockedWheel], folder: Path, facts: ProvisionFacts) -> None:
+def _download(missing: Sequence[LockedWheel], folder: Path, environment: Environment) -> None:
     lines = [f"{one.name}=={one.version} --hash=sha256:{one.sha256}\n" for one in missing]
     with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as partial:
         asked = Path(partial) / "requirements.txt"
         asked.write_text("".join(lines), encoding="utf-8")
         # By hash and without dependencies: an index can give the very file that the lock names, or nothing.
         arguments = ["download", "--require-hashes", "--no-deps", "--dest", partial, "--requirement", str(asked)]
-        _pip([*arguments, *_options(facts)])
+        _pip([*arguments, *_options(environment)])
         for one in missing:
             came = Path(partial) / one.wheel
             if not _is_there(came, one.sha256):
@@ -169,11 +188,11 @@ def _download(missing: Sequence[LockedWheel], folder: Path, facts: ProvisionFact
             os.replace(came, folder / one.wheel)
 
 
-def _options(facts: ProvisionFacts) -> list[str]:
+def _options(environment: Environment) -> list[str]:
     # pip takes each tag by itself: 2_35 does not stand for 2_28.
-    tags = [f"manylinux_2_{minor}_{facts.architecture}" for minor in range(17, OLDEST_GLIBC[1] + 1)]
-    tags += [f"manylinux2014_{facts.architecture}"]
-    options = ["--only-binary=:all:", "--implementation=cp", f"--python-version={_dotted(facts.python)}"]
+    tags = [f"manylinux_2_{minor}_{environment.architecture}" for minor in range(17, OLDEST_GLIBC[1] + 1)]
+    tags += [f"manylinux2014_{environment.architecture}"]
+    options = ["--only-binary=:all:", "--implementation=cp", f"--python-version={_dotted(environment.python)}"]
     return [*options, *(f"--platform={tag}" for tag in reversed(tags))]
 
 

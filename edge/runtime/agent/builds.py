@@ -7,11 +7,12 @@ from typing import Any
 from edge.device.device import Device
 from edge.errors import DeployError
 from edge.reading import json_object
+from edge.runtime.software.binding import problem_of_software
 from edge.wire.codec import Misfit, decode
 from edge.wire.peer import REVISION
 from edge.wire.release import BuildAnswer
 
-__all__ = ["built_of", "read_build_result", "seconds_of"]
+__all__ = ["built_of", "is_built", "read_build_result", "seconds_of"]
 
 _MAX_RESULT_BYTES = 64 * 1024
 _MAX_BUILD_S = 1e9
@@ -33,6 +34,16 @@ def seconds_of(result: dict[str, Any]) -> float | None:
     if isinstance(seconds, (int, float)) and 0 <= seconds < _MAX_BUILD_S:
         return float(seconds)
     return None
+
+
+def is_built(device: Device, release: str) -> bool:
+    """Return whether a release is here with its engine and with the software that it brings: it could serve."""
+    if not device.releases.is_ready(release):
+        return False
+    try:
+        return problem_of_software(device, release) is None
+    except DeployError:
+        return False
 
 
 def built_of(result: dict[str, Any]) -> BuildAnswer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import asdict
 
@@ -12,15 +13,19 @@ from edge.device.releases import check_release
 from edge.device.state import Phase
 from edge.device.switch import confirm as confirm_trial
 from edge.device.switch import roll_back
+from edge.device.units import BUILD_UNIT
 from edge.errors import DeployError
 from edge.runtime.agent.release import restart_runtime, start_trial
 from edge.runtime.agent.session import Session
+from edge.runtime.software.binding import problem_of_software
 from edge.runtime.trial.trust import require_trusted
 from edge.wire.ending import Nothing
 from edge.wire.release import CollectedAnswer, ConfirmRequest, ReleaseAnswer, RollbackAnswer, RollbackRequest
 from edge.wire.verbs import GC, ROLLBACK
 
 __all__ = ["confirm", "gc", "rollback"]
+
+_SOFTWARE_S = 300.0
 
 
 def confirm(session: Session, request: ConfirmRequest) -> ReleaseAnswer:
@@ -72,8 +77,28 @@ def _rollback_to(session: Session, release: str) -> RollbackAnswer:
     if device.releases.current() == release and device.state().phase is Phase.IDLE:
         return RollbackAnswer(release=release, on_trial=False, note="it serves already")
     check_choice(device, release)
+    _have_software(session, release)
     begun = start_trial(session, release, confirm=False, offer=None)
     return RollbackAnswer(release=release, on_trial=True, note=begun.note)
+
+
+def _have_software(session: Session, release: str) -> None:
+    """Have the software of a release installed, which may be missing right after a provision; what has none has it.
+
+    Raises:
+        DeployError: `device.software.missing`, `device.release.*`; nothing has begun.
+    """
+    if problem_of_software(session.device, release) is None:
+        return
+    with contextlib.suppress(DeployError):  # a builder of whom nothing is asked; edge-software comes before it
+        session.talk.while_doing(
+            lambda: session.units.start(BUILD_UNIT, wait=True, timeout_s=_SOFTWARE_S),
+            phase="build",
+            total_s=_SOFTWARE_S,
+        )
+    problem = problem_of_software(session.device, release)
+    if problem is not None:
+        raise problem
 
 
 def check_choice(device: Device, release: str) -> None:

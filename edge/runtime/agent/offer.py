@@ -14,10 +14,11 @@ from edge.device.moment import is_clock_sure
 from edge.device.settings import read_settings
 from edge.device.state import Phase
 from edge.errors import DeployError
-from edge.runtime.agent.builds import read_build_result, seconds_of
+from edge.runtime.agent.builds import is_built, read_build_result, seconds_of
 from edge.runtime.agent.history import channels_of, check_not_bad, check_trusted_state, last_of
-from edge.runtime.agent.preflight import check_engine, check_preflight, need_of
+from edge.runtime.agent.preflight import check_engine, check_preflight, check_software, need_of
 from edge.runtime.agent.session import Offer, Session
+from edge.runtime.software.binding import told_of_change
 from edge.runtime.trial.soundness import why_better
 from edge.runtime.trial.trust import time_of, verify_offer
 from edge.wire.ending import problem_of
@@ -35,8 +36,8 @@ def plan(session: Session, request: OfferRequest) -> PlanAnswer:
     missing = session.device.store.missing(offer.lengths)
     key = session.device.releases.engine_key(release)
     better = why_better(session.device, release)
-    is_built = session.device.releases.is_ready(release) and better is None
-    is_current = session.device.releases.current() == release and is_built and not missing
+    has_engine = is_built(session.device, release) and better is None
+    is_current = session.device.releases.current() == release and has_engine and not missing
     return PlanAnswer(
         release=release,
         current=session.device.releases.current(),
@@ -45,8 +46,9 @@ def plan(session: Session, request: OfferRequest) -> PlanAnswer:
         is_unchanged=is_current and state.phase is Phase.IDLE,
         missing={sha256: offer.lengths[sha256] - offset for sha256, offset in missing.items()},
         bytes=sum(offer.lengths[sha256] - offset for sha256, offset in missing.items()),
-        engine=_planned_engine(session, key, better, is_built=is_built),
+        engine=_planned_engine(session, key, better, is_built=has_engine),
         refusals=tuple(problem_of(error) for error in _refusals(session, offer, request)),
+        software=told_of_change(session.device, offer.manifest),
     )
 
 
@@ -97,7 +99,11 @@ def _refusals(session: Session, offer: Offer, request: OfferRequest) -> list[Dep
     device, manifest = session.device, offer.manifest
     facts = gather_facts(device.layout)
     counters = read_counters(device.layout, device.durable.files)
-    checks = [lambda: check_engine(manifest), *check_preflight(need_of(manifest, device), facts, device.layout)]
+    checks = [
+        lambda: check_engine(manifest),
+        lambda: check_software(manifest, facts, device.layout),
+        *check_preflight(need_of(manifest, device), facts, device.layout),
+    ]
     if not request.retry_bad:
         checks += [lambda: check_not_bad(device, manifest.release), lambda: check_trusted_state(device)]
     misfits = fit.refusals(

@@ -7,21 +7,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edge.bundle.manifest import Manifest, Role
+from edge.bundle.software import software_of
 from edge.device.device import Device
 from edge.device.facts import Facts
 from edge.device.layout import Layout
 from edge.device.settings import DeviceSettings, read_settings
-from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
+from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, SOFTWARE_UNIT, TRIAL_UNIT
 from edge.engine.kinds import AUTO, Choice, choose_kind
 from edge.errors import ConfigError, DeployError
+from edge.runtime.software.binding import installation_of
 
-__all__ = ["Need", "check_engine", "check_preflight", "free_for_release", "need_of"]
+__all__ = ["Need", "check_engine", "check_preflight", "check_software", "free_for_release", "need_of"]
 
 _MIB = 1024 * 1024
 # A plan is about as large as the float weights at most; while it is built its parts lie beside it. The timing cache
 # and the Q/DQ model are the rest.
 _ENGINE_FACTOR = 3
 _ENGINE_REST_BYTES = 64 * _MIB
+_SOFTWARE_FACTOR = 4  # wheels unpacked, with their bytecode
+_INODES_PER_WHEEL = 2000
 _INODES_PER_FILE = 2  # a blob and a link to it
 _INODES_REST = 200
 _UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")
@@ -49,10 +53,15 @@ def need_of(manifest: Manifest, device: Device) -> Need:
     blobs = sum(lengths[sha256] for sha256, offset in missing.items() if offset == 0)
     model = sum(one.length_bytes for one in manifest.files_of(Role.MODEL))
     is_built = device.releases.is_ready(manifest.release)
+    brought = software_of(manifest)
+    installation = installation_of(brought)
+    is_new = installation is not None and device.software.origin(installation.name) is None
     return Need(
-        blob_bytes=blobs,
+        blob_bytes=blobs + (_SOFTWARE_FACTOR * brought.length_bytes if brought is not None and is_new else 0),
         engine_bytes=0 if is_built else _ENGINE_FACTOR * model + _ENGINE_REST_BYTES,
-        inodes=_INODES_PER_FILE * len(manifest.files) + _INODES_REST,
+        inodes=_INODES_PER_FILE * len(manifest.files)
+        + _INODES_REST
+        + (_INODES_PER_WHEEL * len(brought.wheels) if brought is not None and is_new else 0),
         build_memory_bytes=0 if is_built else _build_memory_bytes(manifest, model),
         spare_memory_bytes=manifest.health.min_available_bytes,
     )
@@ -76,7 +85,12 @@ def _engine_of(manifest: Manifest) -> Choice:
 
 
 def check_engine(manifest: Manifest) -> None:
-    """Raise DeployError `preflight.engine` if what is to run the model is not to be had here, with what is missing."""
+    """Raise DeployError `preflight.engine` if what is to run the model is not to be had here, with what is missing.
+
+    What a release's own software can run, its build shows.
+    """
+    if software_of(manifest) is not None:
+        return
     try:
         facts = _engine_of(manifest).facts
         why_not = facts.why_not()
@@ -85,6 +99,27 @@ def check_engine(manifest: Manifest) -> None:
         why_not, problem, hint = error.problem, f"the release cannot run here: {error.problem}", error.hint
     if why_not is not None:
         raise DeployError("preflight.engine", problem, hint=hint or "install it on the device, or use engine.kind auto")
+
+
+def check_software(manifest: Manifest, facts: Facts, layout: Layout) -> None:
+    """Raise DeployError `preflight.software` if the software that a release brings is for another kind of device."""
+    brought = software_of(manifest)
+    if brought is None:
+        return
+    major, minor = (int(part) for part in facts.python.split(".")[:2])
+    misfit = brought.misfit(python=(major, minor), architecture=facts.architecture)
+    if misfit is not None:
+        raise DeployError(
+            "preflight.software",
+            f"{misfit} is not for Python {major}.{minor} on {facts.architecture}",
+            hint="bundle it for this kind of device: --libraries, or --compatible for the others",
+        )
+    if not _has_unit(layout, SOFTWARE_UNIT):
+        raise DeployError(
+            "preflight.software",
+            f"the release brings software, and {SOFTWARE_UNIT} is not installed",
+            hint="run once more: edge-deploy provision",
+        )
 
 
 def check_preflight(need: Need, facts: Facts, layout: Layout) -> list[Callable[[], None]]:
@@ -161,11 +196,7 @@ def _check_one_file_system(facts: Facts, layout: Layout) -> None:
 
 
 def _check_units(layout: Layout) -> None:
-    absent = [
-        unit
-        for unit in (RUNTIME_UNIT, BUILD_UNIT, TRIAL_UNIT)
-        if not any((layout.root / folder / unit).exists() for folder in _UNIT_FOLDERS)
-    ]
+    absent = [unit for unit in (RUNTIME_UNIT, BUILD_UNIT, TRIAL_UNIT) if not _has_unit(layout, unit)]
     if absent:
         raise DeployError(
             "preflight.units",
@@ -173,6 +204,10 @@ def _check_units(layout: Layout) -> None:
             hint="run: edge-deploy provision",
             evidence={"absent": absent},
         )
+
+
+def _has_unit(layout: Layout, unit: str) -> bool:
+    return any((layout.root / folder / unit).exists() for folder in _UNIT_FOLDERS)
 
 
 def _mib(count: int) -> str:

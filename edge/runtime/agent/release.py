@@ -8,17 +8,19 @@ from typing import Any
 from edge.device.bad import forget_bad
 from edge.device.baseline import measure_baseline
 from edge.device.counters import raise_counters
+from edge.device.device import Device
 from edge.device.moment import this_moment
 from edge.device.settings import read_settings
 from edge.device.switch import arm, switch_to
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
-from edge.runtime.agent.builds import built_of, read_build_result
+from edge.runtime.agent.builds import built_of, is_built, read_build_result
 from edge.runtime.agent.history import counters_of, spent_by
 from edge.runtime.agent.session import Offer, Session
 from edge.runtime.build.handover import Taken, answered, take_over
 from edge.runtime.build.progress import read_progress
 from edge.runtime.build.request import ask
+from edge.runtime.software.said import UNTRIED
 from edge.runtime.trial.soundness import why_better
 from edge.wire.release import BuildAnswer, BuildRequest, ReleaseAnswer, StageRequest, SwitchAnswer, SwitchRequest
 from edge.wire.verbs import BUILD, STAGE, SWITCH
@@ -76,13 +78,14 @@ def _build(session: Session, offer: Offer) -> BuildAnswer:
     device, release = session.device, offer.manifest.release
     take_over(device)  # what a push has asked for that was gone before its builder had ended
     key = device.releases.engine_key(release)
-    is_usable = device.releases.is_ready(release) and why_better(device, release) is None
+    is_usable = is_built(device, release) and why_better(device, release) is None
     if key is not None and is_usable and _is_proven(session, release, key):
         return BuildAnswer(key=key, seconds=0.0, skipped=True)
     before = answered(device)
     failure, taken = _run_builder(session, release)
-    if taken is Taken.OTHER and answered(device) != before:
-        # A build that an earlier push had begun was still running, and it was that one which we waited for.
+    # A build that an earlier push had begun may still have been running, so that it was that one which we waited for.
+    is_of_other = taken is Taken.OTHER and answered(device) != before
+    if is_of_other or _is_for_another(device, release) or _is_untried(device):
         failure, _ = _run_builder(session, release)
     return _result(session, release, failure)
 
@@ -106,6 +109,18 @@ def _run_builder(session: Session, release: str) -> tuple[DeployError | None, Ta
         failure = error
     taken = session.talk.while_doing(lambda: take_over(device), phase="build", total_s=None)
     return failure, taken
+
+
+def _is_for_another(device: Device, release: str) -> bool:
+    """Return whether it was the way back that has asked meanwhile, and has its answer."""
+    return read_build_result(device).get("release") not in (None, release)
+
+
+def _is_untried(device: Device) -> bool:
+    """Return whether edge-software was ending when this release came: systemd does not begin what has not ended."""
+    result = read_build_result(device)
+    evidence = result.get("evidence")
+    return result.get("code") == "build.software" and isinstance(evidence, Mapping) and evidence.get(UNTRIED) is True
 
 
 def _is_proven(session: Session, release: str, key: str) -> bool:

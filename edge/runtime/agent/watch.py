@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from edge.device.bad import read_bad
+from edge.device.device import Device
 from edge.device.engine_record import EngineRecord, read_record
 from edge.device.health import read_health
 from edge.device.lock import PushLock
@@ -20,6 +21,7 @@ from edge.reading import json_object
 from edge.runtime.agent.history import last_of
 from edge.runtime.agent.session import Session, facts_of
 from edge.runtime.agent.standing import signed_by, takes
+from edge.runtime.software.binding import brought_by, installation_of
 from edge.runtime.trial.soundness import why_better
 from edge.wire.codec import Misfit, decode
 from edge.wire.ending import Nothing, Problem, problem_of
@@ -41,7 +43,16 @@ from edge.wire.status import (
 __all__ = ["facts", "logs", "status"]
 
 _JOURNAL = "/usr/bin/journalctl"
-_UNITS = ("edge-runtime", "edge-build", "edge-trial", "edge-rollback", "edge-recover", "edge-pull", "edge-agent@*")
+_UNITS = (
+    "edge-runtime",
+    "edge-build",
+    "edge-trial",
+    "edge-rollback",
+    "edge-recover",
+    "edge-pull",
+    "edge-software",
+    "edge-agent@*",
+)
 _MAX_LINE = 1000
 _MAX_LOG_BYTES = 128 * 1024
 _JOURNAL_TIMEOUT_S = 10.0
@@ -131,7 +142,21 @@ def _release(session: Session, name: str) -> KeptReport:
         precision=None if engine is None else engine.precision[:_MAX_LINE],
         signer=signer,
         distrust=distrust,
+        software=_software(device=session.device, release=name),
     )
+
+
+def _software(device: Device, release: str) -> str | None:
+    try:
+        brought = brought_by(device, release)
+        installation = installation_of(brought)
+        if brought is None or installation is None:
+            return None
+        problem = device.software.problem(installation.name)
+    except DeployError as error:
+        return f"cannot be read: {error.problem}"[:_MAX_LINE]
+    named = f"{brought.version} ({brought.key[:12]})"
+    return named if problem is None else f"{named} {problem}"[:_MAX_LINE]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ import hashlib
 import logging
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -41,15 +40,15 @@ from edge.runtime.build.inputs import engine_inputs
 from edge.runtime.build.process import read_json, run_worker, stopped
 from edge.runtime.build.progress import write_progress
 from edge.runtime.build.worker import Job, KeptPlan
+from edge.runtime.software.running import module_command
+from edge.runtime.software.said import require_to_build
 from edge.runtime.trial.soundness import engine_versions, require_files
 
 __all__ = ["Builder", "Built", "Made", "build_for_pipeline", "build_for_release", "make_for_release"]
 __all__ += ["make_in_workshop"]
 
 _log = logging.getLogger(__name__)
-# As deaf to its surroundings as the process that starts it; a child does not inherit that.
-_FLAGS = ("-IBXfaulthandler",) if sys.flags.isolated else ()
-_WORKER = (sys.executable, *_FLAGS, "-m", "edge.runtime.build.worker")
+_WORKER = module_command("edge.runtime.build.worker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +156,7 @@ def make_for_release(builder: Builder, release: str, folder: Path) -> Made:
         DeployError: as `build_for_release`.
     """
     device = builder.device
+    require_to_build(device, release)
     manifest = require_files(device, release)
     _require_golden(device, manifest)
     kept = device.layout.release(release)

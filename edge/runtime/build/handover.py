@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.bundle.manifest import Manifest, Role, decode_manifest
+from edge.bundle.software import software_of
 from edge.device.device import Device
 from edge.device.engine_record import (
     BUILD,
@@ -30,6 +31,7 @@ from edge.device.engines import check_key
 from edge.errors import DeployError
 from edge.reading import json_object, read_file
 from edge.runtime.build.request import Request, decode_request
+from edge.runtime.software.binding import is_this
 from edge.runtime.trial.soundness import engine_versions
 from edge.wire.codec import Misfit, decode
 from edge.wire.peer import REVISION
@@ -90,13 +92,14 @@ def adopt(device: Device, made: Path, key: str, *, manifest: Manifest | None, is
     Raises:
         DeployError: `build.untrusted` with what does not fit; `device.disk.*`.
     """
-    stored = _intact(device, key)
+    is_known = manifest is None or is_this(device, manifest.release)
+    stored = _intact(device, key, is_known=is_known)
     if is_reused and stored is None:
         raise _untrusted(f"the engine {key[:12]} that is said to be here is not, or is damaged")
     if is_reused and stored is not None:
         _prove(device, key, made, manifest)
         return stored
-    record, plan = _built(made, key, manifest)
+    record, plan = _built(made, key, manifest, is_known=is_known)
     files = {PLAN: plan, BUILD: record.encode(), GOLDEN: _golden(made, manifest)}
     device.engines.take(key, files, replaces=stored is None or stored.plan_sha256 != record.plan_sha256)
     return record
@@ -111,12 +114,14 @@ def _prove(device: Device, key: str, made: Path, manifest: Manifest | None) -> N
 
 
 def proof_of(manifest: Manifest | None) -> str:
-    """Return what a passed gate stands for: these frames, within these limits; empty where there are none."""
+    """Return what a passed gate stands for: these frames, these limits, this software; empty where there are none."""
     if manifest is None:
         return ""
     frames = [one.sha256 for role in (Role.GOLDEN, Role.GOLDEN_IMAGE) for one in manifest.files_of(role)]
     limits = manifest.golden
     content = [*frames, limits.min_recall, limits.max_extra, limits.min_iou, limits.max_score_error]
+    software = software_of(manifest)
+    content += [] if software is None else [software.key]  # what finds boxes in what the engine says is its own
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16] if frames else ""
 
 
@@ -189,14 +194,15 @@ def _failure(release: str, answer: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _intact(device: Device, key: str) -> EngineRecord | None:
+def _intact(device: Device, key: str, *, is_known: bool) -> EngineRecord | None:
     try:
-        return read_plan(device.engines, key, versions_of=engine_versions)[0]
+        return read_plan(device.engines, key, versions_of=engine_versions if is_known else None)[0]
     except DeployError:
         return None
 
 
-def _built(made: Path, key: str, manifest: Manifest | None) -> tuple[EngineRecord, bytes]:
+def _built(made: Path, key: str, manifest: Manifest | None, *, is_known: bool) -> tuple[EngineRecord, bytes]:
+    """Return what was built; `is_known`: for the software that this process is, which knows what it depends on."""
     try:
         record = decode_record(_read(made / BUILD, most_bytes=_MAX_ANSWER_BYTES))
         plan = _read(made / PLAN, most_bytes=max(0, min(record.plan_bytes, MAX_PLAN_BYTES)))
@@ -206,7 +212,7 @@ def _built(made: Path, key: str, manifest: Manifest | None) -> tuple[EngineRecor
         raise _untrusted(f"{PLAN} is not what {BUILD} says ({len(plan)} bytes, {record.plan_bytes} expected)")
     if record.inputs.key != key:
         raise _untrusted(f"{BUILD} describes engine {record.inputs.key[:12]}, not {key[:12]}")
-    if record.inputs.versions != engine_versions(record.inputs.kind):
+    if is_known and record.inputs.versions != engine_versions(record.inputs.kind):
         raise _untrusted(f"it is of other software than is here: {record.inputs.kind}, {dict(record.inputs.versions)}")
     if record.precision not in _PRECISIONS:
         raise _untrusted(f"{record.precision!r} is no precision")

@@ -12,10 +12,11 @@ from edge.config.pipeline import Pipeline
 from edge.device.device import Device
 from edge.device.engine_record import EngineRecord
 from edge.device.layout import Layout
-from edge.device.releases import check_release
+from edge.device.serving import locate_release
 from edge.device.settings import read_settings
 from edge.errors import ConfigError, DeployError
 from edge.quantize.precision import CALIBRATION_DIGITS
+from edge.runtime.software.binding import require_software
 from edge.runtime.trial.soundness import require_engine, require_files
 from edge.runtime.trial.trust import require_known
 from edge.types import Precision
@@ -62,20 +63,14 @@ def device_of_release(folder: Path) -> tuple[Device, str]:
     Raises:
         ConfigError: if no release of a device is there.
     """
-    # `current` is resolved once: if the switch moves while this runs, all files are still of one release.
-    found = folder.resolve()
-    root = found.parents[4] if len(found.parents) > 4 else found
-    layout = Layout(root)
-    try:
-        is_there = layout.release(check_release(found.name)) == found and found.is_dir()
-    except DeployError:
-        is_there = False
-    if not is_there:
+    # `current` is read once: if the switch moves while this runs, all files are still of one release.
+    found = locate_release(folder)
+    if found is None or not found[0].release(found[1]).is_dir():
         raise ConfigError(
             f"--release {folder}: expected a release of this device, /var/lib/edge-deploy/current or releases/NAME",
             hint="push one: edge-deploy push",
         )
-    return Device(layout), found.name
+    return Device(found[0]), found[1]
 
 
 def open_release(folder: Path) -> tuple[Pipeline, Deployed]:
@@ -87,6 +82,7 @@ def open_release(folder: Path) -> tuple[Pipeline, Deployed]:
     """
     device, release = device_of_release(folder)
     try:
+        require_software(device, release)
         manifest = _verified(device, release)
         record, plan = require_engine(device, release)
     except DeployError as error:

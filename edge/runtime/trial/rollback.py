@@ -17,6 +17,7 @@ from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, Units, UnitState
 from edge.errors import DeployError, EngineError
 from edge.reading import json_object
 from edge.runtime.build.request import ask
+from edge.runtime.software.binding import is_this
 from edge.runtime.trial.audit_entries import record, recorded_failure
 from edge.runtime.trial.soundness import is_sound, problem_of, put_aside, require_engine
 from edge.runtime.trial.trial import REFUSED
@@ -29,7 +30,8 @@ _log = logging.getLogger(__name__)
 _EX_CONFIG = 78
 _EX_ENGINE = EngineError.exit_code
 _REBUILDS = 2  # in a row; what is still not well then is better left
-_REBUILT = ("device.engine.damaged", "device.engine.changed", "device.engine.missing")
+_GUESSED = "guessed"  # in the evidence: it may as well be its configuration that the service refuses
+_REBUILT = ("device.engine.damaged", "device.engine.changed", "device.engine.missing", "device.software.missing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +136,14 @@ def _outdated(device: Device, units: Units, current: str) -> DeployError | None:
         return None
     if status == _EX_ENGINE:
         return DeployError("device.engine.damaged", f"the service cannot run its engine {record.inputs.key[:12]}")
-    if status != _EX_CONFIG or record.software == __version__:
+    # Of the engine of other software only that one can say what it no longer fits, and it says no more than this.
+    if status != _EX_CONFIG or (record.software == __version__ and is_this(device, current)):
         return None
-    return DeployError("device.engine.changed", f"the engine was built by edge-deploy {record.software}")
+    return DeployError(
+        "device.engine.changed",
+        f"the engine was built by edge-deploy {record.software}",
+        evidence={_GUESSED: not is_this(device, current)},
+    )
 
 
 def _what_failed(units: Units) -> str:
@@ -165,7 +172,8 @@ def _has_died(trial: UnitState) -> bool:
 
 def _may_rebuild(device: Device, state: State, current: str, problem: DeployError) -> bool:
     """Return whether a new engine may help: not on trial, where the fallback is at hand, and not again and again."""
-    if problem.code not in _REBUILT or state.phase is not Phase.IDLE or state.attempts_this_boot >= _REBUILDS:
+    most = 1 if problem.evidence.get(_GUESSED) else _REBUILDS
+    if problem.code not in _REBUILT or state.phase is not Phase.IDLE or state.attempts_this_boot >= most:
         return False
     try:
         result = json_object(device.durable.files.read(device.layout.build_result))

@@ -10,6 +10,8 @@ from edge.device.engine_record import EngineRecord, read_plan, read_record
 from edge.device.releases import MANIFEST
 from edge.engine.kinds import AUTO, better_kind, kinds
 from edge.errors import DeployError
+from edge.runtime.software.binding import is_this, problem_of_software
+from edge.runtime.software.said import said_of
 
 __all__ = [
     "engine_versions",
@@ -72,7 +74,8 @@ def require_engine(device: Device, release: str) -> tuple[EngineRecord, bytes]:
     key = device.releases.engine_key(release)
     if key is None:
         raise DeployError("device.engine.missing", f"release {release}: no engine was built", hint="push it again")
-    return read_plan(device.engines, key, versions_of=engine_versions)
+    # What the engine of other software depends on is known to that one, which looks when it starts (docs/adr/0045).
+    return read_plan(device.engines, key, versions_of=engine_versions if is_this(device, release) else None)
 
 
 def engine_versions(kind: str) -> Mapping[str, str]:
@@ -93,7 +96,7 @@ def why_better(device: Device, release: str) -> str | None:
     key = device.releases.engine_key(release)
     try:
         asked = str(decode_manifest(device.releases.manifest(release)).engine.get("kind", AUTO))
-        if key is None or asked != AUTO:
+        if key is None or asked != AUTO or not is_this(device, release):
             return None
         built = read_record(device.engines, key).inputs.kind
     except DeployError:
@@ -111,15 +114,18 @@ def problem_of(device: Device, release: str) -> DeployError | None:
     """Return why a release cannot serve; None if it can."""
     try:
         require_files(device, release)
+        missing = problem_of_software(device, release)
         require_engine(device, release)
     except DeployError as error:
         return error
-    return None
+    return missing  # the least of all: it is installed again before anything is built
 
 
 def is_sound(device: Device, release: str) -> bool:
-    """Return whether a release can serve; one whose engine is of another system can, once it is built anew."""
+    """Return whether a release can serve; what a build mends first, which begins with its software, counts as well."""
     problem = problem_of(device, release)
+    if problem is not None and problem.code == "device.software.missing":
+        return said_of(device, release) is None  # else it is known not to be had here
     return problem is None or problem.code == "device.engine.changed"
 
 

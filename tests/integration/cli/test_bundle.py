@@ -16,11 +16,13 @@ from edge.bundle.sign import DOWNGRADE, namespace_of, verify
 from edge.calibrate.table import TensorRange
 from edge.calibrate.table_file import read_table, write_table
 from edge.demo.street.scene import Scene
+from edge.deploy.provision.own_wheel import own_wheel
 from edge.deploy.push.bound import BoundOfDevices
 from edge.errors import DeployError
 from edge.evaluate.golden_file import decode_golden
 from edge.media.images import write_image
 from edge.types import ImageSize
+from edge.version import __version__
 from tests.integration.cli.test_commands import command
 from tests.support.manifests import allowed, ssh_key
 
@@ -353,3 +355,42 @@ def test_the_secrets_that_a_device_has_to_have_are_named_and_nothing_of_them(pla
     )  # fmt: skip
 
     assert "each device needs these secrets of its own (docs/first-device.md): mosquitto, yard" in told.stderr
+
+
+def test_the_software_that_runs_here_travels_if_it_is_asked_for(place, tmp_path):
+    plain = json.loads(bundle(place, "-o", tmp_path / "plain", "--golden", place / "golden", "--json").stdout)
+
+    made = json.loads(
+        bundle(place, "-o", tmp_path / "with", "--golden", place / "golden", "--software", "--json").stdout
+    )
+
+    brought = open_bundle(Path(made["bundle"]))
+    (wheel,) = brought.manifest.files_of(Role.SOFTWARE)
+    assert (plain["software"], made["software"]) == (None, __version__)
+    assert brought.path_of(wheel).read_bytes() == own_wheel()
+    assert wheel.path == f"wheels/edge_deploy-{__version__}-py3-none-any.whl"
+    assert made["release"] != plain["release"]
+    sbom = json.loads((Path(made["bundle"]) / "sbom.cdx.json").read_text())
+    assert wheel.sha256 in json.dumps(sbom)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--libraries", "aarch64-cp310"), "--libraries are those of --software, which is missing"),
+        (("--software", "--libraries", "riscv64-cp312"), "wheels are locked for no 'riscv64-cp312'; expected one of"),
+    ],
+)
+def test_libraries_of_no_software_and_of_no_device_are_refused(place, tmp_path, options, told):
+    done = bundle(place, "-o", tmp_path, "--golden", place / "golden", *options, expected=2)
+
+    assert told in " ".join(done.stderr.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bundle_that_was_made_takes_no_software_on(place, tmp_path):
+    made = json.loads(bundle(place, "-o", tmp_path, "--golden", place / "golden", "--json").stdout)
+
+    done = command("edge-deploy", "push", made["bundle"], "gate-01", "--software", expected=2)
+
+    assert "is a bundle already" in " ".join(done.stderr.split())

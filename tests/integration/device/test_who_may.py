@@ -12,6 +12,7 @@ from edge.device.counters import Counters, raise_counters
 from edge.device.device import Device
 from edge.device.layout import Layout
 from edge.device.moment import this_moment
+from edge.device.software import Installation
 from tests.support.device_releases import serving
 from tests.support.people import STRANGER, may_read, may_write, needs_root, people, provisioned_root, user_of
 
@@ -32,6 +33,7 @@ def root(crowd):
         device = Device(Layout(root))
         crowd.call("edge-deploy", lambda: fill(device))
         crowd.call("edge-build", lambda: build(device))
+        crowd.call("edge-software", lambda: install(device))
         crowd.call("edge-runtime", lambda: serve(device))
         yield root
 
@@ -54,6 +56,14 @@ def fill(device):
 def build(device):
     (device.layout.workshop / "answer.json").write_text("what was built")
     device.layout.build_progress.write_text("how far it is")
+
+
+def install(device):
+    os.umask(0o022)  # of its unit
+    files = {"edge/__init__.py": b"", "edge_deploy-0.1.0.dist-info/METADATA": b""}
+    one = Installation(key="5" * 64, beside="/opt/edge-0.1.0")
+    device.software.install(one, files.items(), program=b"import edge")
+    device.software.vouch(one.key)
 
 
 def serve(device):
@@ -147,3 +157,19 @@ def test_who_builds_or_serves_reads_the_release_that_it_needs(root, crowd, unit)
     read = crowd.call(user_of(unit), lambda: device.releases.manifest(release).decode())
 
     assert read == device.releases.manifest(release).decode()
+
+
+def test_nobody_but_edge_software_changes_what_runs(root, crowd):
+    layout = Layout(root)
+    (name,) = Device(layout).software.names()
+    home = layout.software / name
+    files = ("edge-runtime", "installation.json", "lib", "lib/edge/__init__.py")
+    paths = [layout.software, layout.software / "vouched", home, *(home / file for file in files)]
+
+    may = {
+        user: crowd.call(user, lambda: [may_change(path) for path in paths]) for user in crowd.uids if user != "root"
+    }
+    reads = {user: crowd.call(user, lambda: [may_read(path) for path in paths]) for user in crowd.uids}
+
+    assert may == {user: [user == "edge-software"] * len(paths) for user in may}
+    assert reads == {user: [True] * len(paths) for user in reads}

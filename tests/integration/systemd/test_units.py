@@ -37,7 +37,7 @@ def folder(tmp_path):
 
 
 def test_these_units_are_shipped():
-    services = ("agent@", "build", "pull", "recover", "rollback", "runtime", "trial")
+    services = ("agent@", "build", "pull", "recover", "rollback", "runtime", "software", "trial")
     assert sorted([f"edge-{name}.service" for name in services] + ["edge-agent.socket", "edge-pull.timer"]) == UNITS
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from edge.deploy.provision import wheels as gathering
+from edge.deploy.provision.lock import Environment
 from edge.deploy.provision.own_wheel import OURS, own_wheel
-from edge.deploy.provision.wheels import gather_wheels, read_wheels
+from edge.deploy.provision.wheels import gather_libraries, gather_wheels, read_wheels
 from edge.errors import DeployError
 from tests.support.little_wheels import device_facts, little_lock, little_wheel, pip_installed, whole_wheel
 
@@ -181,3 +182,16 @@ def test_an_installed_file_that_was_changed_since_is_not_brought_to_devices(work
 def test_a_folder_that_is_neither_checkout_nor_installation_gives_no_wheel(tmp_path):
     with pytest.raises(DeployError, match="is neither a checkout"):
         own_wheel(tmp_path)
+
+
+def test_the_libraries_that_travel_in_a_release_are_those_of_the_lock_without_pip_and_ours(index, lock, tmp_path):
+    facts = device_facts()
+    environment = Environment(facts.architecture, facts.python)
+    little_wheel(index, "numpy", "99.0")
+
+    paths = gather_libraries(environment, lock=lock)
+
+    assert list(paths) == ["numpy-2.0-py3-none-any.whl"]
+    flip_a_bit(tmp_path / "cache/edge-deploy/wheels/numpy-2.0-py3-none-any.whl")
+    assert gather_libraries(environment, lock=lock) == paths
+    assert paths["numpy-2.0-py3-none-any.whl"].read_bytes() == (index / "numpy-2.0-py3-none-any.whl").read_bytes()

@@ -76,6 +76,11 @@ def _tell_the_system(changes: list[str]) -> None:
     if any("/etc/udev/" in line for line in changes):
         # A container has no udevd; rules count from the next boot at the latest.
         subprocess.run(["udevadm", "control", "--reload"], capture_output=True, check=False)
+    if any(line.startswith("switch ") for line in changes):
+        # What releases bring is laid over what is installed now, before the service begins with that; one that is at
+        # work already would do so over what was there before.
+        again = ["systemctl", "restart", "--no-block", "edge-software.service"]
+        subprocess.run(again, capture_output=True, check=False)
 
 
 def _failed(why: str) -> Record:

@@ -4,11 +4,15 @@ import dataclasses
 
 import pytest
 
+from edge.bundle.manifest import Role
 from edge.device.facts import gather_facts
 from edge.device.settings import read_settings
-from edge.device.units import TRIAL_UNIT
+from edge.device.software import Installation
+from edge.device.units import SOFTWARE_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
-from edge.runtime.agent.preflight import Need, check_engine, check_preflight, free_for_release
+from edge.runtime.agent.preflight import Need, check_engine, check_preflight, check_software, free_for_release, need_of
+from edge.runtime.software.running import installed
+from tests.support.wheels import key_of, software_files, tiny
 
 MIB = 1024 * 1024
 NEED = Need(
@@ -77,3 +81,54 @@ def test_an_engine_that_cannot_run_here_is_refused_and_one_that_can_is_not(root)
     with pytest.raises(DeployError, match="abacus") as caught:
         check_engine(root.bundle("two", engine={"kind": "abacus"}).manifest)
     assert caught.value.code == "preflight.engine"
+
+
+PARTS = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, b"p")}
+OTHER = "numpy-2.2.6-cp27-cp27-manylinux_2_17_riscv64.whl"
+
+
+def with_software(root, **others):
+    files = software_files(tiny(), **others)
+    return root.bundle_of({**PARTS, **files}, "gates", sequence=1).manifest, key_of(files)
+
+
+def test_software_for_another_python_is_refused_before_it_is_sent(root, facts):
+    fits, _ = with_software(root)
+    other, _ = with_software(root, **{OTHER: b"n"})
+
+    check_software(fits, facts, root.layout)
+    with pytest.raises(DeployError, match=rf"{OTHER} is not for Python 3\.") as refused:
+        check_software(other, facts, root.layout)
+    assert refused.value.code == "preflight.software"
+
+
+def test_a_device_that_was_provisioned_before_releases_brought_software_is_to_be_provisioned_once_more(root, facts):
+    manifest, _ = with_software(root)
+    (root.root / "etc/systemd/system" / SOFTWARE_UNIT).unlink()
+
+    with pytest.raises(DeployError, match=r"edge-software\.service is not installed") as refused:
+        check_software(manifest, facts, root.layout)
+    assert "edge-deploy provision" in refused.value.hint
+    assert codes(root, facts) == []  # every other release is taken as before
+
+
+def test_software_takes_room_until_it_is_installed(root):
+    manifest, key = with_software(root)
+    plain = root.bundle_of(PARTS, "gates", sequence=2).manifest
+    wheels = sum(one.length_bytes for one in manifest.files_of(Role.SOFTWARE))
+
+    before = need_of(manifest, root.device)
+    root.device.software.install(Installation(key=key, beside=installed()), [], program=b"")
+    after = need_of(manifest, root.device)
+
+    assert before.blob_bytes == need_of(plain, root.device).blob_bytes + 5 * wheels
+    assert after.blob_bytes == before.blob_bytes - 4 * wheels
+    assert before.inodes - after.inodes == 2000
+
+
+def test_what_can_run_a_release_that_brings_its_software_only_its_build_can_tell(root):
+    bundle = root.bundle_of({**PARTS, **software_files(tiny())}, "gates", sequence=1, engine={"kind": "quantum"})
+
+    check_engine(bundle.manifest)
+    with pytest.raises(DeployError, match="quantum"):
+        check_engine(root.bundle_of(PARTS, "gates", sequence=1, engine={"kind": "quantum"}).manifest)

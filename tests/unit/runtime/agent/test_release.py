@@ -127,6 +127,39 @@ def test_a_builder_that_dies_does_not_leave_the_result_of_the_build_before(sessi
     assert refused(build, session, BuildRequest(release=release)) == "build.died"
 
 
+def once(first, then):
+    """Do one thing when it is called first, and another from then on."""
+    steps = [first]
+    return lambda: (steps.pop() if steps else then)()
+
+
+def test_a_build_that_the_way_back_asked_for_meanwhile_is_not_taken_for_this_one(session):
+    release = staged(session)
+
+    def way_back():
+        ask(session.device, "0" * 12)
+        leave_answer(session.device.layout, request_of(session.device), ok=False, code="build.failed", problem="why")
+
+    builds(session, once(way_back, lambda: leave_engine(session.device, plan=b"a plan")))
+
+    assert build(session, BuildRequest(release=release)).key is not None
+    assert session.fakes.calls.count(("start", BUILD_UNIT)) == 2
+
+
+@pytest.mark.parametrize(("evidence", "starts"), [({"untried": True}, 2), ({"untried": False}, 1), ({}, 1)])
+def test_software_that_nobody_has_tried_to_install_is_waited_for_once_more(session, evidence, starts):
+    release = staged(session)
+    problem = {"code": "build.software", "problem": "it is not here", "evidence": evidence}
+
+    def fails():
+        leave_answer(session.device.layout, request_of(session.device), ok=False, **problem)
+
+    builds(session, fails)
+
+    assert refused(build, session, BuildRequest(release=release)) == "build.software"
+    assert session.fakes.calls.count(("start", BUILD_UNIT)) == starts
+
+
 def test_a_disk_on_which_no_build_can_be_asked_for_has_no_result_of_an_earlier_one(root, session, bundle):
     release = built(session)
     result = session.device.layout.build_result

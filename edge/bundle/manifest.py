@@ -74,8 +74,9 @@ MAX_BYTES: Mapping[Role, int] = MappingProxyType(
         Role.SOFTWARE: 512 * _MIB,
     }
 )
-_WHEEL = re.compile(r"wheels/[A-Za-z0-9_.+!-]{1,200}\.whl")
-_OWN_WHEEL = "wheels/edge_deploy-"
+_WHEELS = "wheels/"
+_WHEEL = re.compile(_WHEELS + r"[A-Za-z0-9_.+!-]{1,200}\.whl")
+_OWN_WHEEL = f"{_WHEELS}edge_deploy-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,18 +241,18 @@ class Manifest:
     def _check_software(self) -> None:
         wheels = self.files_of(Role.SOFTWARE)
         own = [one for one in wheels if one.is_own_software]
-        aside = [one.path for one in self.files if one.role is not Role.SOFTWARE and one.path.startswith("wheels/")]
+        aside = [one.path for one in self.files if one.role is not Role.SOFTWARE and one.path.startswith(_WHEELS)]
         if aside:
             raise DeployError(
                 "verify.manifest.files",
-                f"the manifest lists {aside[0]}; wheels/ is for software",
+                f"the manifest lists {aside[0]}; {_WHEELS} is for software",
                 hint="rename the folder",
             )
         if wheels and (len(own) != 1 or not all(_WHEEL.fullmatch(one.path) for one in wheels)):
             raise DeployError(
                 "verify.manifest.files",
                 f"the manifest lists {len(wheels)} files for software, {len(own)} of them edge-deploy's own; "
-                "expected one of its own, and wheels/NAME.whl for all",
+                f"expected one of its own, and {_WHEELS}NAME.whl for all",
             )
 
 

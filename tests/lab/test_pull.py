@@ -138,12 +138,12 @@ def iptables(fetching: Fetching, rule: str) -> None:
 
 def test_a_pull_that_is_killed_holds_nothing_and_the_next_one_ends_it(fetching, retrained):
     fetching.publish(retrained)
-    fetching.device.run(f"systemctl start --no-block {PULL}")
-    wait_until(
-        lambda: fetching.site.state()["phase"] != "idle" or any(fetching.site.file("incoming").iterdir()),
-        what="the pull is under way",
-        timeout_s=120,
-    )
+
+    def is_under_way():
+        fetching.device.run(f"systemctl start --no-block {PULL}")  # one that was at work already may have looked before
+        return fetching.site.state()["phase"] != "idle" or any(fetching.site.file("incoming").iterdir())
+
+    wait_until(is_under_way, what="the pull is under way", timeout_s=120)
     fetching.device.run(f"systemctl kill -s KILL {PULL}", check=False)
     fetching.site.seconds_until_free()
     wait_until(lambda: fetching.site.state()["phase"] == "idle", what="what was begun has ended", timeout_s=240)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 import pytest
 
+from edge.deploy.provision.lock import Environment
+from edge.deploy.provision.wheels import gather_libraries
 from tests.lab.releases import HEALTH
 from tests.support.broken_software import BREAKS, NEXT, broken
 from tests.support.wait import wait_until
@@ -119,6 +122,45 @@ def test_software_that_is_broken_is_left(site, shop, brought, what, code):
     assert said.code == code, str(said.documents[-1]) + site.journal()
     site.wait_serving(bundle.manifest.release)
     assert f"{installed_at(site, key)}/edge-runtime run" in command_of(site)
+
+
+def test_a_release_brings_its_libraries_and_computes_with_those(site, shop, figures):
+    facts = json.loads(site.device.run("/opt/edge/bin/edge-runtime facts").stdout)
+    major, minor = (int(part) for part in facts["python"].split(".")[:2])
+    paths = gather_libraries(Environment(facts["architecture"], (major, minor)))
+    software = software_files(own_with(NEXT), **{name: path.read_bytes() for name, path in paths.items()})
+    bundle = shop.signer.variant(shop.first, software=software)
+
+    said = site.push(bundle)
+
+    assert (said.code, said.result["event"]) == (0, "committed"), said.told + site.journal()
+    site.wait_serving(bundle.manifest.release)
+    folder = installed_at(site, key_of(software))
+    maps = site.device.run("cat /proc/$(systemctl show -p MainPID --value edge-runtime)/maps").stdout
+    loaded = {line.split()[-1] for line in maps.splitlines() if line.endswith(".so") or ".so." in line}
+    for name in ("numpy", "openvino"):
+        of_it = {path for path in loaded if f"/{name}/" in path}
+        assert of_it, f"nothing of {name} is loaded"
+        assert {path for path in of_it if not path.startswith(folder)} == set()
+    size_mib = sum(int(word) for word in site.device.run(f"du -sk {folder} | cut -f1").stdout.split()) / 1024
+    figures["a release that brings its libraries"] = (
+        f"{said.result['bytes']} bytes, {size_mib:.0f} MiB installed, {said.seconds:.1f} s"
+    )
+
+
+def test_a_device_that_starts_with_its_libraries_serves(site, figures):
+    before = site.current()
+
+    site.device.reboot()
+
+    site.wait_serving(before)
+    hashing = "import time; from edge.runtime.software.choice import program_for; b = time.time(); "
+    hashing += "print(program_for(['run', '--release', '/var/lib/edge-deploy/current']), time.time() - b)"
+    program, seconds = site.device.run(
+        ["runuser", "-u", "edge-runtime", "--", "/opt/edge/bin/python", "-IB", "-c", hashing]
+    ).stdout.split()
+    assert program.startswith(HOME)
+    figures["the hand-over to software with its libraries"] = f"{float(seconds):.2f} s"
 
 
 def test_going_back_is_going_back_to_the_software_of_before(site, shop):

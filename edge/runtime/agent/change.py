@@ -54,6 +54,8 @@ def rollback(session: Session, request: RollbackRequest) -> RollbackAnswer:
             "there is no release before this one on the device",
             hint="edge-deploy status lists what is kept; name one with --to",
         )
+    if state.fallback is not None:
+        _bring_software(session, state.fallback)  # where it cannot be had, that way back says so, and what comes of it
     session.talk.go_on_alone()
     landing = roll_back(
         device,
@@ -77,28 +79,35 @@ def _rollback_to(session: Session, release: str) -> RollbackAnswer:
     if device.releases.current() == release and device.state().phase is Phase.IDLE:
         return RollbackAnswer(release=release, on_trial=False, note="it serves already")
     check_choice(device, release)
-    _have_software(session, release)
+    problem = _bring_software(session, release)
+    if problem is not None:
+        raise problem
     begun = start_trial(session, release, confirm=False, offer=None)
     return RollbackAnswer(release=release, on_trial=True, note=begun.note)
 
 
-def _have_software(session: Session, release: str) -> None:
-    """Have the software of a release installed, which may be missing right after a provision; what has none has it.
+def _bring_software(session: Session, release: str) -> DeployError | None:
+    """Have the software of a release installed, which may be missing right after a provision.
 
-    Raises:
-        DeployError: `device.software.missing`, `device.release.*`; nothing has begun.
+    Return why it is not here then; None: it is, or there is none.
     """
-    if problem_of_software(session.device, release) is None:
-        return
+    problem = _software_problem(session.device, release)
+    if problem is None or problem.code != "device.software.missing":
+        return problem
     with contextlib.suppress(DeployError):  # a builder of whom nothing is asked; edge-software comes before it
         session.talk.while_doing(
             lambda: session.units.start(BUILD_UNIT, wait=True, timeout_s=_SOFTWARE_S),
             phase="build",
             total_s=_SOFTWARE_S,
         )
-    problem = problem_of_software(session.device, release)
-    if problem is not None:
-        raise problem
+    return _software_problem(session.device, release)
+
+
+def _software_problem(device: Device, release: str) -> DeployError | None:
+    try:
+        return problem_of_software(device, release)
+    except DeployError as problem:
+        return problem
 
 
 def check_choice(device: Device, release: str) -> None:

@@ -42,6 +42,7 @@ from edge.runtime.build.progress import write_progress
 from edge.runtime.build.worker import Job, KeptPlan
 from edge.runtime.software.running import module_command
 from edge.runtime.software.said import require_to_build
+from edge.runtime.trial.intact import require_intact
 from edge.runtime.trial.soundness import engine_versions, require_files
 
 __all__ = ["Builder", "Built", "Made", "build_for_pipeline", "build_for_release", "make_for_release"]
@@ -323,15 +324,8 @@ def _golden_of(device: Device, key: str) -> Mapping[str, Any] | None:
 
 def _require_golden(device: Device, manifest: Manifest) -> None:
     """Read the golden frames once more: a bit that flipped since the push must not decide."""
-    for role in (Role.GOLDEN, Role.GOLDEN_IMAGE):
-        for one in manifest.files_of(role):
-            if not device.store.verify(one.sha256):
-                raise DeployError(
-                    "device.release.damaged",
-                    f"release {manifest.release}: {one.path} is not what was pushed",
-                    hint="push it again: what is damaged is fetched anew",
-                    evidence={"path": one.path, "sha256": one.sha256},
-                )
+    frames = (one for role in (Role.GOLDEN, Role.GOLDEN_IMAGE) for one in manifest.files_of(role))
+    require_intact(device, manifest.release, frames)
 
 
 def _read(path: Path) -> Pipeline:

@@ -12,7 +12,7 @@ from edge.config.pipeline import Pipeline
 from edge.device.device import Device
 from edge.device.engine_record import EngineRecord
 from edge.device.layout import Layout
-from edge.device.serving import locate_release
+from edge.device.locate import locate_release
 from edge.device.settings import read_settings
 from edge.errors import ConfigError, DeployError
 from edge.quantize.precision import CALIBRATION_DIGITS

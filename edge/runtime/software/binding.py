@@ -8,6 +8,7 @@ from edge.device.device import Device
 from edge.device.software import Installation
 from edge.errors import DeployError
 from edge.runtime.software.running import installed, running
+from edge.runtime.trial.intact import require_intact
 from edge.version import __version__
 
 __all__ = [
@@ -74,18 +75,7 @@ def problem_of_software(device: Device, release: str) -> DeployError | None:
     problem = device.software.problem(wanted.name)
     if problem is None:
         return None
-    for one in brought.wheels:
-        if not device.store.has(one.sha256):
-            raise DeployError(
-                "device.release.missing", f"release {release}: {one.path} is not here", hint="push it again"
-            )
-        if not device.store.verify(one.sha256):
-            raise DeployError(
-                "device.release.damaged",
-                f"release {release}: {one.path} is not what was pushed",
-                hint="push it again: what is damaged is fetched anew",
-                evidence={"path": one.path, "sha256": one.sha256},
-            )
+    require_intact(device, release, brought.wheels)
     return DeployError("device.software.missing", f"release {release}: {_named(brought)} {problem}", hint=_AGAIN)
 
 

@@ -45,7 +45,7 @@ def program_for(arguments: Sequence[str]) -> str | None:
     command = next((word for word in arguments if not word.startswith("-")), None)
     found = None
     if command == "run" and (path := _value(arguments, "--release")):
-        from edge.device.serving import locate_release
+        from edge.device.locate import locate_release
 
         found = locate_release(Path(path))
     elif command == "build" and (path := _value(arguments, "--request")):

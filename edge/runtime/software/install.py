@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from edge.bundle.manifest import Manifest
 from edge.bundle.software import ReleaseSoftware, software_of
 from edge.bundle.wheel import unpacked
 from edge.device.device import Device
@@ -84,27 +83,29 @@ def _require_installed(device: Device, release: str) -> None:
     Software whose signer counted when it came is installed again also when that one does not count today, as the
     release goes on serving, too (docs/adr/0018). It is the very same: its key is made of its digests.
     """
-    brought = brought_by(device, release)
+    brought = None if brought_by(device, release) is None else _verified(device, release)
     if brought is None:
         return
-    is_vouched = brought.key in device.software.vouched()
-    manifest = require_known(device, release).manifest if is_vouched else _require_counted(device, release)
-    if software_of(manifest) != brought:
-        raise DeployError("device.release.damaged", f"release {release}: its manifest has changed while it was read")
     wanted = Installation(key=brought.key, beside=installed())
     problem = device.software.problem(wanted.name)
     if problem is not None:
         if wanted.name in device.software.names():
             _log.error("software is installed anew software=%s problem=%s", brought.key[:12], problem)
         _install(device, brought, wanted)  # what is damaged stays until then, and nobody runs it
-    if not is_vouched:
+    if brought.key not in device.software.vouched():
         device.software.vouch(brought.key)
 
 
-def _require_counted(device: Device, release: str) -> Manifest:
-    """Return the manifest of a release whose signer counts now: that one's key did not run out before, either."""
+def _verified(device: Device, release: str) -> ReleaseSoftware | None:
+    """Return what a release brings that may be installed: vouched for, or of a signer who counts now.
+
+    A key that has run out since does not do for what was never here, unlike for a release that serves.
+    """
+    brought = software_of(require_known(device, release).manifest)
+    if brought is None or brought.key in device.software.vouched():
+        return brought
     content, signature = device.releases.manifest(release), device.releases.signature(release)
-    return verify_offer(device, content, signature).manifest
+    return software_of(verify_offer(device, content, signature).manifest)
 
 
 def _install(device: Device, brought: ReleaseSoftware, wanted: Installation) -> None:

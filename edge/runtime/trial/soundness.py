@@ -12,6 +12,7 @@ from edge.engine.kinds import AUTO, better_kind, kinds
 from edge.errors import DeployError
 from edge.runtime.software.binding import is_this, problem_of_software
 from edge.runtime.software.said import said_of
+from edge.runtime.trial.intact import damaged, require_intact
 
 __all__ = [
     "engine_versions",
@@ -59,9 +60,8 @@ def require_files(
     blobs = device.releases.blobs(release)
     for one in manifest.files:
         if blobs.get(one.path) != one.sha256:
-            raise _damaged(release, one.path, one.sha256, "leads to another blob than the manifest says")
-        if one.role in checked and not device.store.verify(one.sha256):
-            raise _damaged(release, one.path, one.sha256, "is not what was pushed")
+            raise damaged(release, one.path, one.sha256, "leads to another blob than the manifest says")
+    require_intact(device, release, (one for one in manifest.files if one.role in checked))
     return manifest
 
 
@@ -136,12 +136,3 @@ def put_aside(device: Device, release: str, problem: DeployError) -> None:
     key = device.releases.engine_key(release)
     if problem.code == "device.engine.damaged" and key is not None and device.engines.has(key):
         device.engines.quarantine(key)
-
-
-def _damaged(release: str, path: str, sha256: str, what: str) -> DeployError:
-    return DeployError(
-        "device.release.damaged",
-        f"release {release}: {path} {what}",
-        hint="push it again: what is damaged is fetched anew",
-        evidence={"path": path, "sha256": sha256},
-    )

@@ -49,6 +49,9 @@ def test_machines_are_made_devices_in_waves_and_what_they_have_is_not_sent_again
         installed = devices.run("d-01", "ls /opt/edge/lib/python3*/site-packages; ls /var/cache/edge-deploy/wheels")
         assert "numpy-2.0.dist-info" in installed
 
+        laid_over = "restart --no-block edge-software.service"  # what releases bring, over what is installed now
+        assert devices.run("d-01", "cat /systemctl.log").splitlines().count(laid_over) == 1
+
         again = person(devices, "all", "--json")
         assert again.return_value == 0, again.stderr
         assert {(one["event"], one["bytes"]) for one in results(again.stdout).values()} == {("unchanged", 0)}
@@ -59,6 +62,7 @@ def test_machines_are_made_devices_in_waves_and_what_they_have_is_not_sent_again
         print(f"first provision {whole} bytes of wheels; update {sent[0]} bytes each, of which tar's frame 10240")
         assert update.return_value == 0, update.stderr
         assert max(sent) < 12_000 < whole / 100
+        assert devices.run("d-01", "cat /systemctl.log").splitlines().count(laid_over) == 2
 
 
 def test_a_machine_where_something_is_in_the_way_stops_the_rest_and_a_resumed_one_leaves_out_who_is_done(
@@ -89,6 +93,19 @@ def test_a_single_machine_has_the_exit_code_of_what_went_wrong(tmp_path, person)
         (devices.root("d-00") / "etc/sudoers.d/edge-deploy").write_text("# mine\n")
 
         assert person(devices, "d-00").return_value == 4
+
+
+def test_a_machine_where_a_later_step_fails_is_told_of_those_that_were_done(tmp_path, person):
+    with OverlayDevices(tmp_path / "site", 1) as devices:
+        systemctl = devices.root("d-00") / "usr/local/bin/systemctl"
+        systemctl.write_text(systemctl.read_text().replace("in\n", 'in\n  *"quiet enable"*) exit 1 ;;\n', 1))
+
+        failed = person(devices, "d-00")
+
+        assert failed.return_value == 1, failed.stderr
+        assert "steps were done, and run it again when this is mended" in failed.stderr
+        assert devices.run("d-00", "ls /opt/edge/bin").split()
+        assert "restart --no-block edge-software.service" in devices.run("d-00", "cat /systemctl.log").splitlines()
 
 
 def test_undo_goes_over_the_fleet_as_well(tmp_path, person):

@@ -40,6 +40,8 @@ def make(request: Record) -> Record:
         try:
             made = step.apply()
         except (Conflict, OSError) as error:
+            with contextlib.suppress(Conflict, OSError):  # of what was done before; the first failure is what is told
+                _tell_the_system(changes)
             return _failed(f"{error}; {done} of {len(needed)} steps were done, and run it again when this is mended")
         notes[step.values["id"]] = {"values": _brief(step.values), "record": made}
         _write_record(notes)

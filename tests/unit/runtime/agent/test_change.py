@@ -2,15 +2,21 @@
 
 import pytest
 
+from edge.bundle.manifest import Role
+from edge.device.bad import read_bad
 from edge.device.device import Device
 from edge.device.state import Phase
-from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT
+from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
 from edge.runtime.agent.change import confirm, gc, rollback
+from edge.runtime.software import install
+from edge.runtime.software.install import keep_software
+from edge.runtime.trial.soundness import problem_of
 from edge.wire.ending import Nothing
 from edge.wire.release import ConfirmRequest, RollbackRequest
 from tests.support.agent_session import AgentSession, hanging_up
 from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
+from tests.support.wheels import software_files, tiny
 
 RESTARTED = [("reset-failed", RUNTIME_UNIT), ("restart", RUNTIME_UNIT)]
 
@@ -94,6 +100,43 @@ def test_going_back_by_name_to_one_that_is_kept_is_a_trial(device, session):
 
     assert (device.state().phase, device.state().target) == (Phase.TRIAL, old)
     assert session.fakes.calls == [*RESTARTED, ("start", TRIAL_UNIT)]
+
+
+@pytest.fixture
+def bringing(device, monkeypatch):
+    """The release before the one that serves; its software is not here."""
+    monkeypatch.setattr(install, "why_no_start", lambda _folder: None)
+    device.layout.software.mkdir(parents=True)
+    parts = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, b"p")}
+    old = serving(device, files={**parts, **software_files(tiny())})
+    serving(device, sequence=2)
+    return old
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_the_software_of_a_release_that_is_gone_back_to_is_installed_before(device, session, bringing, is_named):
+    session.fakes.on_start[BUILD_UNIT] = lambda: keep_software(device)  # whom the builder's unit pulls in
+
+    assert rollback(session, RollbackRequest(to=bringing if is_named else None)).release == bringing
+
+    assert session.fakes.calls[0] == ("start", BUILD_UNIT)
+    assert problem_of(device, bringing) is None
+
+
+def test_one_whose_software_cannot_be_had_is_not_put_on_trial_and_fails_no_judgement(device, session, bringing):
+    assert code_of(rollback, session, RollbackRequest(to=bringing)) == "device.software.missing"
+
+    assert device.state().phase is Phase.IDLE
+    assert read_bad(device.layout, device.durable.files) == {}
+
+
+def test_a_wheel_that_is_gone_too_is_said_and_nothing_is_started(device, session, bringing):
+    for path, sha256 in device.releases.blobs(bringing).items():
+        if path.startswith("wheels/"):
+            device.layout.blob(sha256).unlink()
+
+    assert code_of(rollback, session, RollbackRequest(to=bringing)) == "device.release.missing"
+    assert session.fakes.calls == []
 
 
 def test_one_that_is_not_kept_cannot_be_gone_back_to_and_what_is_kept_is_listed(device, session):

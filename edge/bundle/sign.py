@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from edge.bundle.ssh_keygen import Ran, run_ssh_keygen
+from edge.bundle.ssh_keygen import RanSshKeygen, run_ssh_keygen
 from edge.bundle.sshsig import MAX_SIGNATURE_BYTES, SshSignature, read_signature
 from edge.errors import DeployError
 
@@ -126,7 +126,7 @@ class _Question:
     def is_of_the_content(self) -> bool:
         return self._ask("check-novalidate", "-n", self.namespace).is_ok
 
-    def _ask(self, question: str, *options: str) -> Ran:
+    def _ask(self, question: str, *options: str) -> RanSshKeygen:
         return run_ssh_keygen("-Y", question, *options, "-s", str(self.signature), content=self.content)
 
     def _time(self) -> str:

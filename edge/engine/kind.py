@@ -24,7 +24,7 @@ from edge.roofline.measured import MeasuredMachine
 from edge.types import ModelSpec, Precision
 
 __all__ = [
-    "BuildRequest",
+    "EngineRequest",
     "CalibratingKind",
     "DoctorFinding",
     "EngineKind",
@@ -108,7 +108,7 @@ class ModelForms(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildRequest:
+class EngineRequest:
     """What is asked of a build, and of the engine that is loaded from it.
 
     Attributes:
@@ -209,7 +209,7 @@ class EngineKind(Protocol):
         ...
 
     def build(
-        self, model: ModelForms, request: BuildRequest, *, on_progress: Callable[[str, float], None] = ...
+        self, model: ModelForms, request: EngineRequest, *, on_progress: Callable[[str, float], None] = ...
     ) -> Plan:
         """Return a plan for this machine; `on_progress` is told a phase and how much of it is done, 0 to 1.
 
@@ -218,7 +218,7 @@ class EngineKind(Protocol):
         """
         ...
 
-    def load(self, plan: bytes, spec: ModelSpec, request: BuildRequest) -> Engine:
+    def load(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> Engine:
         """Return the engine of a plan that `build` returned for the same `spec` and `request`.
 
         Raises:

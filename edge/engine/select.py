@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edge.engine.kind import BuildRequest, EngineKind, ModelForms, load_kind
+from edge.engine.kind import EngineKind, EngineRequest, ModelForms, load_kind
 from edge.engine.kinds import AUTO, choose_kind, facts_of, kinds
 from edge.errors import ConfigError
 from edge.protocols import Engine
@@ -30,7 +30,7 @@ def quick_kind(kind: EngineKind) -> EngineKind:
     return load_kind(next(others, kind.name))
 
 
-def build_and_load(kind: EngineKind, model: ModelForms, request: BuildRequest) -> Engine:
+def build_and_load(kind: EngineKind, model: ModelForms, request: EngineRequest) -> Engine:
     """Return an engine that is built here and now.
 
     Raises:

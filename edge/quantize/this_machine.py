@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from edge.calibrate.apply import usable_table
-from edge.engine.kind import BuildRequest, EngineKind, MeasuringKind, NodeMeter, load_kind
+from edge.engine.kind import EngineKind, EngineRequest, MeasuringKind, NodeMeter, load_kind
 from edge.engine.kinds import choose_kind
 from edge.errors import ConfigError, EngineError
 from edge.model.file import read_model_file
@@ -186,7 +186,7 @@ class _Runs:
 
     def _meter(self, spec: ModelSpec, precision: Precision) -> NodeMeter:
         account = self._accounts.by_precision[precision]
-        request = BuildRequest(precision=precision, max_batch=account.batch, options=self._kind.options_type())
+        request = EngineRequest(precision=precision, max_batch=account.batch, options=self._kind.options_type())
         plan = self._kind.build(self._forms, request)
         return self._kind.node_meter(
             dataclasses.replace(spec, is_quantized=precision is Precision.INT8),

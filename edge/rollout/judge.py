@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from edge.rollout.device import Device, DeviceStanding, standing_of
+from edge.rollout.device import DeviceStanding, RolloutDevice, standing_of
 from edge.rollout.rules import Rules
 from edge.rollout.state import RingState, RolloutState
 
@@ -60,7 +60,7 @@ class Decision:
     is_reached: bool = False
 
 
-def tally_of(state: RolloutState, ring: RingState, devices: Iterable[Device], *, now: datetime) -> RingTally:
+def tally_of(state: RolloutState, ring: RingState, devices: Iterable[RolloutDevice], *, now: datetime) -> RingTally:
     """Return how the devices of a ring stand; of one that has not begun, as if it did now."""
     began_at = now if ring.began_at is None else ring.began_at
     found = {

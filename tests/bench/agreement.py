@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from edge.calibrate.apply import usable_table
-from edge.engine.kind import BuildRequest, QdqForm, load_kind
+from edge.engine.kind import EngineRequest, QdqForm, load_kind
 from edge.engine.select import build_and_load
 from edge.evaluate.bootstrap import error_of_difference
 from edge.evaluate.coco_map import Accumulator
@@ -38,7 +38,7 @@ def main() -> None:
     spec, kind = inspect_model(model), load_kind("openvino")
     forms = Forms(spec, usable_table(table, spec))
     engines = [
-        build_and_load(kind, forms, BuildRequest(precision=precision, max_batch=1, options=kind.options_type()))
+        build_and_load(kind, forms, EngineRequest(precision=precision, max_batch=1, options=kind.options_type()))
         for precision in (Precision.FP32, Precision.INT8)
     ]
     paths, detector = list_images(images), coco_detector(spec)

@@ -17,7 +17,7 @@ from edge.delivery.result import result_of
 from edge.deploy.fleet.over_ssh import address_of
 from edge.deploy.fleet.push_one import PushOne
 from edge.deploy.provision.admin import AdminShell
-from edge.deploy.provision.provision import PLAN, Provisioned, Software, provision, undo
+from edge.deploy.provision.provision import PLAN, Provisioned, WheelSource, provision, undo
 from edge.deploy.provision.wanted import Wanted
 from edge.errors import DeployError
 from edge.transport.ssh_command import SshAddress
@@ -64,7 +64,7 @@ def provision_over_ssh(
     admins: Admins,
     wanted_of: Callable[[Target], Wanted],
     *,
-    software: Software,
+    software: WheelSource,
     is_plan: bool,
     tells_changes: bool = True,
 ) -> PushOne:

@@ -17,7 +17,7 @@ from edge.engine.openvino.compiler import Compiler
 from edge.errors import EngineError
 from edge.types import ModelSpec
 
-__all__ = ["LayerProfiler", "executed_node_of_layers"]
+__all__ = ["OpenVinoLayerProfiler", "executed_node_of_layers"]
 
 _ORIGINS = "originalLayersNames"
 _PRODUCT = "/WithoutBiases"  # how OpenVINO's reader calls the product of a node whose bias it makes an Add of
@@ -29,7 +29,7 @@ _CONFIG = {
 }
 
 
-class LayerProfiler:
+class OpenVinoLayerProfiler:
     """Times single layers on one thread, with everything that OpenVINO fused into them.
 
     Reordering in front of a layer is a node of its own in the engine, and not in its time.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edge.engine.cuda.gpu import Gpu
 from edge.engine.cuda.memory import HostArray
-from edge.engine.kind import BuildRequest, DoctorFinding, EngineKind, LayerProfiler, ModelForms, Peak, Plan
+from edge.engine.kind import DoctorFinding, EngineKind, EngineRequest, LayerProfiler, ModelForms, Peak, Plan
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
 from edge.engine.tensorrt.calibrators import CALIBRATORS, CalibratorSettings, written_cache
@@ -46,7 +46,7 @@ class _TensorRt:
     def build(
         self,
         model: ModelForms,
-        request: BuildRequest,
+        request: EngineRequest,
         *,
         on_progress: Callable[[str, float], None] = lambda phase, share: None,
     ) -> Plan:
@@ -54,7 +54,7 @@ class _TensorRt:
         library, device = import_tensorrt(), read_device()
         return build_plan(library, device, model, request, on_progress=on_progress)
 
-    def load(self, plan: bytes, spec: ModelSpec, request: BuildRequest) -> Engine:
+    def load(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> Engine:
         """Return the engine of a plan that was built by this TensorRT for this GPU."""
         from edge.engine.tensorrt.engine import TensorRtEngine
 

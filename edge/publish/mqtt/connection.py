@@ -6,7 +6,7 @@ import contextlib
 import socket
 from dataclasses import dataclass
 
-__all__ = ["Acknowledged", "Event", "MqttLimits", "Received", "Subscribed", "Waker", "Will"]
+__all__ = ["Acknowledged", "ConnectionEvent", "MqttLimits", "Received", "Subscribed", "Waker", "Will"]
 
 _FAILURE = 0x80
 
@@ -61,7 +61,7 @@ class Subscribed:
     is_refused: bool
 
 
-Event = Acknowledged | Received | Subscribed
+ConnectionEvent = Acknowledged | Received | Subscribed
 
 
 class Waker:

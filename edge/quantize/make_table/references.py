@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge.engine.kind import BuildRequest, EngineKind
+from edge.engine.kind import EngineKind, EngineRequest
 from edge.engine.select import build_and_load
 from edge.errors import DatasetError
 from edge.evaluate.parity import best_candidates, compare_candidates
@@ -72,7 +72,7 @@ class _Referring(StillsWork):
 
     def open(self) -> _Referrer:
         options = self.kind.options_type()
-        request = BuildRequest(precision=Precision.FP32, max_batch=1, options=options, is_one_of_many=True)
+        request = EngineRequest(precision=Precision.FP32, max_batch=1, options=options, is_one_of_many=True)
         return _Referrer(build_and_load(self.kind, self.forms, request), head_of(self.forms.spec))
 
 

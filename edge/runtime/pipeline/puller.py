@@ -9,7 +9,7 @@ import time
 from edge.errors import EdgeError, EndOfStream
 from edge.protocols import FrameSource
 from edge.runtime.pipeline.batcher import Batcher
-from edge.runtime.pipeline.counters import Counters
+from edge.runtime.pipeline.counters import FrameCounters
 from edge.types import DropReason
 
 __all__ = ["Puller"]
@@ -24,7 +24,7 @@ class Puller:
     A source that breaks ends its own puller only; `failure` then says why.
     """
 
-    def __init__(self, source: FrameSource, batcher: Batcher, counters: Counters) -> None:
+    def __init__(self, source: FrameSource, batcher: Batcher, counters: FrameCounters) -> None:
         self._source = source
         self._batcher = batcher
         self._counters = counters

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from edge.calibrate.table_file import read_table
-from edge.engine.kind import BuildRequest
+from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.binding import library_of
 from edge.engine.tensorrt.build.build import build_plan
 from edge.engine.tensorrt.device import TensorrtDevice
@@ -59,7 +59,7 @@ def build(library, job):
         memory_bytes=8 << 30,
         is_integrated=False,
     )
-    request = BuildRequest(precision=Precision(job["precision"]), max_batch=job["max_batch"], options=Options())
+    request = EngineRequest(precision=Precision(job["precision"]), max_batch=job["max_batch"], options=Options())
     try:
         forms = forms_of(job)
         plan = build_plan(library, device, forms, request, log=log, on_progress=lambda *told: phases.append(told))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from edge.calibrate.table_file import read_table, write_table
-from edge.engine.kind import BuildRequest, QdqForm
+from edge.engine.kind import EngineRequest, QdqForm
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
 from edge.engine.tensorrt.device import TensorrtDevice
@@ -62,7 +62,7 @@ def build(
     cache=None,
     **options,
 ):
-    request = BuildRequest(
+    request = EngineRequest(
         precision=Precision(precision), max_batch=max_batch, options=Options(**options), cache_folder=cache
     )
     return build_plan(import_tensorrt(), device, forms, request, log=log, on_progress=on_progress)

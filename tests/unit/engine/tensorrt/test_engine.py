@@ -6,7 +6,7 @@ import logging
 import numpy as np
 import pytest
 
-from edge.engine.kind import BuildRequest
+from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.engine import TensorRtEngine
 from edge.engine.tensorrt.kind import KIND
@@ -46,7 +46,7 @@ def fake(device):
 
 def request_of(rows=ROWS, score_threshold=None):
     options = KIND.options_type()
-    return BuildRequest(precision=Precision.FP32, max_batch=rows, options=options, score_threshold=score_threshold)
+    return EngineRequest(precision=Precision.FP32, max_batch=rows, options=options, score_threshold=score_threshold)
 
 
 def make(spec, **wanted):

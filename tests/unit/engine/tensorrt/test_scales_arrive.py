@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 from edge.calibrate.table_file import read_table, write_table
-from edge.engine.kind import BuildRequest, QdqForm
+from edge.engine.kind import EngineRequest, QdqForm
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
 from edge.engine.tensorrt.device import TensorrtDevice
@@ -56,7 +56,7 @@ def forms(calibrated):
 
 
 def build(forms, precision="int8", max_batch=3, cache_folder=None, **options):
-    request = BuildRequest(
+    request = EngineRequest(
         precision=Precision(precision), max_batch=max_batch, options=Options(**options), cache_folder=cache_folder
     )
     return build_plan(import_tensorrt(), DESKTOP, forms, request)

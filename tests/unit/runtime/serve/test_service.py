@@ -16,7 +16,7 @@ from edge.media.camera import StreamStatus
 from edge.model.inspect import inspect_model
 from edge.publish.jsonl import JsonlPublisher
 from edge.runtime.pipeline.batcher import Batcher
-from edge.runtime.pipeline.counters import Counters
+from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.loop import Inference
 from edge.runtime.serve import overload
 from edge.runtime.serve.heartbeat import Heartbeat
@@ -61,7 +61,7 @@ class SlowEngine:
 def make(spec, tmp_path):
     def make_parts(sources, *, max_batch=4, max_wait_s=0.01, **slow):
         engine = SlowEngine(OpenVinoEngine(spec, OpenVinoOptions(max_batch=max_batch, threads=1)), **slow)
-        counters, publisher = Counters(), JsonlPublisher(str(tmp_path / "out.jsonl"), device="test")
+        counters, publisher = FrameCounters(), JsonlPublisher(str(tmp_path / "out.jsonl"), device="test")
         results = []
         head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides)
         parts = PipelineParts(

@@ -80,7 +80,7 @@ def verify(
 
     Args:
         revoked: a key revocation list; None: no key is revoked.
-        at: the time at which the signer has to be valid; see `edge.bundle.fit.time_floor`.
+        at: the time at which the signer has to be valid; see `edge.bundle.clock.time_floor`.
 
     Raises:
         DeployError: `verify.signature.` + absent, invalid, namespace, signer, options, expired, revoked;

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.engine.kinds import facts_of
+from edge.engine.kinds import facts_of_kind
 from edge.model.qdq.insert import QdqModel
 from edge.protocols import ActivationEngine, AveragingEngine, Engine, ObservingEngine
 from edge.roofline.efficiency import ExecutedNode
@@ -24,10 +24,10 @@ from edge.roofline.measured import MeasuredMachine
 from edge.types import ModelSpec, Precision
 
 __all__ = [
-    "EngineRequest",
     "CalibratingKind",
     "DoctorFinding",
     "EngineKind",
+    "EngineRequest",
     "LayerProfiler",
     "MeasuringKind",
     "ModelForms",
@@ -392,6 +392,6 @@ def load_kind(name: str) -> EngineKind:
     Raises:
         ConfigError: if there is none of that name.
     """
-    facts_of(name)
+    facts_of_kind(name)
     kind: EngineKind = importlib.import_module(f"edge.engine.{name}.kind").KIND
     return kind

@@ -13,7 +13,7 @@ __all__ = [
     "HttpRequest",
     "HttpResponse",
     "json_response",
-    "read_request",
+    "read_http_request",
     "text_response",
     "wire_bytes",
 ]
@@ -84,7 +84,7 @@ def json_response(content: Any, *, status: int = 200) -> HttpResponse:
     return HttpResponse(status=status, kind="application/json", body=body)
 
 
-def read_request(head: bytes) -> HttpRequest:
+def read_http_request(head: bytes) -> HttpRequest:
     """Return the request whose line and headers are `head`.
 
     Raises:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from edge.http.exchange import BadRequestError, HttpRequest, HttpResponse, read_request, text_response, wire_bytes
+from edge.http.exchange import BadRequestError, HttpRequest, HttpResponse, read_http_request, text_response, wire_bytes
 from edge.http.guard import refusal
 
 __all__ = ["HttpLimits", "HttpServer", "Listener", "Responder"]
@@ -151,7 +151,7 @@ class HttpServer:
         has_body = True
         try:
             head = await asyncio.wait_for(self._read_head(connection, limits.head_bytes), limits.read_s)
-            request = read_request(head)
+            request = read_http_request(head)
             has_body = request.method != "HEAD"
             answer = await self._respond(listener, request)
         except BadRequestError as bad:

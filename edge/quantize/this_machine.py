@@ -21,7 +21,7 @@ from edge.roofline.efficiency import MeasuredLayer, MeasuredModel, measured_mode
 from edge.roofline.measured import THIS, MeasuredMachine
 from edge.types import ModelSpec, Precision
 
-__all__ = ["ROUNDS", "Measured", "cores_of", "is_this", "measured_here"]
+__all__ = ["ROUNDS", "Measured", "cores_of", "is_this_machine", "measured_here"]
 
 ROUNDS = 3
 _LEAST_NOISE = 0.03  # two rounds may agree by chance
@@ -67,7 +67,7 @@ class Measured:
         return max(*spreads, _LEAST_NOISE)
 
 
-def is_this(name: str) -> bool:
+def is_this_machine(name: str) -> bool:
     """Return whether `--machine` names this machine, or some of its cores."""
     return name.strip().lower().partition("/")[0] == THIS
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-__all__ = ["RolloutDevice", "DeviceStanding", "ReleaseOutcome", "standing_of"]
+__all__ = ["DeviceStanding", "ReleaseOutcome", "RolloutDevice", "standing_of"]
 
 # What is wrong with this release on this device; the rest is the network's, or a lock that somebody holds.
 _FINAL = ("verify.", "preflight.", "build.", "smoke.", "request.")

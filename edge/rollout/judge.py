@@ -12,7 +12,7 @@ from edge.rollout.device import DeviceStanding, RolloutDevice, standing_of
 from edge.rollout.rules import Rules
 from edge.rollout.state import RingState, RolloutState
 
-__all__ = ["Decision", "RingTally", "judge", "tally_of"]
+__all__ = ["Decision", "RingTally", "judge_rollout", "tally_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def tally_of(state: RolloutState, ring: RingState, devices: Iterable[RolloutDevi
     return RingTally(ring.name, max(ring.known, len(found)), found)
 
 
-def judge(state: RolloutState, tallies: Sequence[RingTally], *, now: datetime) -> Decision:
+def judge_rollout(state: RolloutState, tallies: Sequence[RingTally], *, now: datetime) -> Decision:
     """Return what is to be done with a rollout that is running; `tallies` are of its rings that have begun, in order.
 
     A failure counts in every ring that has begun, so that a release that turns out to be bad later is stopped, too.

@@ -10,7 +10,7 @@ import msgspec
 
 from edge.rollout.rules import Rules
 
-__all__ = ["RolloutPhase", "RingState", "RolloutState", "RolloutStep", "decode_state", "encode_state"]
+__all__ = ["RingState", "RolloutPhase", "RolloutState", "RolloutStep", "decode_rollout", "encode_rollout"]
 
 _MOST_STEPS = 200
 _Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -108,12 +108,12 @@ class RolloutState(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(changed if ring.name == changed.name else ring for ring in self.rings)
 
 
-def encode_state(state: RolloutState) -> bytes:
+def encode_rollout(state: RolloutState) -> bytes:
     """Return the JSON text."""
     return msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n"
 
 
-def decode_state(content: bytes) -> RolloutState:
+def decode_rollout(content: bytes) -> RolloutState:
     """Return what a text says; ValueError if it is no such text."""
     try:
         return msgspec.json.decode(content, type=RolloutState)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from edge.errors import TensorMismatchError
 from edge.types import CandidateRows, EngineOutput, HeadFamily, ImageSize
 
-__all__ = ["Candidates", "Head", "cells_of", "decode", "xyxy_from_cxcywh"]
+__all__ = ["Candidates", "Head", "cells_of", "decode_output", "xyxy_from_cxcywh"]
 
 FloatArray = NDArray[np.float32]
 
@@ -70,7 +70,7 @@ class Candidates:
         )
 
 
-def decode(output: EngineOutput, head: Head, *, score_threshold: float) -> Candidates:
+def decode_output(output: EngineOutput, head: Head, *, score_threshold: float) -> Candidates:
     """Return every box whose score is above `score_threshold`: its best class, or each class where `head` says so.
 
     Args:

@@ -27,7 +27,7 @@ from edge.quantize.detections import coco_detector
 from edge.quantize.feed import run_stills
 from edge.quantize.forms import Forms
 from edge.types import Precision
-from edge.vision.heads import Head, decode
+from edge.vision.heads import Head, decode_output
 from tests.bench.others import _sure
 
 BEST, LOWEST, SURE = 64, 1e-5, 0.05
@@ -55,9 +55,9 @@ def main() -> None:
             given = labels.truth(path.stem, ran[0][0][0][0].source_size)
             for accumulator, one in zip(labelled, (exact, found), strict=True):
                 accumulator.add(path.stem, one, given)
-        one, other = (decode(out, head, score_threshold=LOWEST) for _, out in ran)
+        one, other = (decode_output(out, head, score_threshold=LOWEST) for _, out in ran)
         best.append(error_of_best(best_candidates(one, BEST), other, spec.family))
-        one, other = (decode(out, head, score_threshold=SURE) for _, out in ran)
+        one, other = (decode_output(out, head, score_threshold=SURE) for _, out in ran)
         parities.append(compare_candidates(one, other, spec.family))
     weight = statistics.fmean(parity.weight for parity in parities)
     sure = [parity.error_for(weight) for parity in parities]

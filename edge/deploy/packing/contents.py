@@ -19,7 +19,7 @@ from edge.digest import sha256_and_length
 from edge.document import Location
 from edge.errors import DeployError
 
-__all__ = ["PIPELINE", "Contents", "BundleEntry", "collect_contents", "digest_of"]
+__all__ = ["PIPELINE", "BundleEntry", "Contents", "collect_contents", "digest_of"]
 
 MODEL, CALIBRATION, PIPELINE = "model.onnx", "model.calib.json", "pipeline.yaml"
 _HEAD = "# Written by edge-deploy bundle. What it names lies beside it; absolute paths are the device's own.\n"

@@ -19,7 +19,7 @@ from edge.errors import DeployError
 from edge.transport.ssh_command import SshAddress
 from edge.untrusted import cleaned
 
-__all__ = ["PLAN", "Provisioned", "WheelSource", "provision", "undo"]
+__all__ = ["PLAN", "Provisioned", "WheelSource", "provision", "undo_provision"]
 
 PLAN = "plan"
 """The phase whose notes are the changes."""
@@ -84,7 +84,7 @@ def provision(
     return _apply(shell, wanted, facts, chosen, plan, report)
 
 
-def undo(shell: AdminShell, *, is_plan: bool, purge: bool, report: Report) -> Provisioned:
+def undo_provision(shell: AdminShell, *, is_plan: bool, purge: bool, report: Report) -> Provisioned:
     """Take back what provision wrote; data stays unless `purge`.
 
     Raises:

@@ -21,7 +21,7 @@ from edge.deploy.rollout.rings import PublishedRelease, RingTags
 from edge.errors import DeployError
 from edge.registry.reference import ring_tag
 from edge.rollout.device import RolloutDevice
-from edge.rollout.judge import Decision, RingTally, judge, tally_of
+from edge.rollout.judge import Decision, RingTally, judge_rollout, tally_of
 from edge.rollout.rules import Rules
 from edge.rollout.state import RingState, RolloutState
 from edge.untrusted import cleaned
@@ -176,7 +176,7 @@ class ChannelRollout:
         for device in devices:
             if device.ring not in ours:
                 others[device.ring] = others.get(device.ring, 0) + 1
-        decision = judge(state, begun, now=now) if state.phase == "running" else None
+        decision = judge_rollout(state, begun, now=now) if state.phase == "running" else None
         return Look(state, tallies, decision, others, now, is_noted=kept == state.silent)
 
     def _is_news(self, look: Look) -> bool:

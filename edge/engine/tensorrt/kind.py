@@ -20,7 +20,7 @@ from edge.engine.tensorrt.examine import examined, require_calibration
 from edge.engine.tensorrt.facts import FACTS
 from edge.engine.tensorrt.machine import read_machine
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import read_plan, require_fit
+from edge.engine.tensorrt.plan import require_fit, split_plan
 from edge.errors import EngineError
 from edge.types import ModelSpec
 
@@ -60,7 +60,7 @@ class _TensorRt:
 
         library, device = import_tensorrt(), read_device()
         try:
-            header, content = read_plan(plan)
+            header, content = split_plan(plan)
             require_fit(header, library, device)
         except EngineError as error:
             raise EngineError(f"{spec.name}: {error.problem}", hint=error.hint) from error

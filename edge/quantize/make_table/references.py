@@ -20,7 +20,7 @@ from edge.quantize.forms import Forms
 from edge.quantize.stills import StillImage
 from edge.quantize.stills_tool import StillsTool, StillsWork
 from edge.types import ModelSpec, Precision, StreamId
-from edge.vision.heads import Candidates, Head, decode
+from edge.vision.heads import Candidates, Head, decode_output
 
 __all__ = ["THRESHOLD", "FloatReference", "References", "above", "head_of", "references_of"]
 
@@ -88,7 +88,7 @@ class _Referrer(StillsTool[Engine]):
         source = StillSource(StreamId("images"), [one.path for one in items], preprocess=preprocess, read=read)
         source.open()
         for output in outputs_of(canvases_of(source, preprocess), self._engine):
-            yield _reference_of(decode(output, self._head, score_threshold=_LOWEST))
+            yield _reference_of(decode_output(output, self._head, score_threshold=_LOWEST))
             on_item()
 
 

@@ -22,7 +22,7 @@ from edge.quantize.make_table.new_tables import tried_table
 from edge.quantize.make_table.references import THRESHOLD, References, above, head_of
 from edge.quantize.stills import StillImage
 from edge.types import Precision, StreamId
-from edge.vision.heads import Candidates, decode
+from edge.vision.heads import Candidates, decode_output
 
 __all__ = ["ChoiceTrial", "Trials", "Trying"]
 
@@ -140,7 +140,7 @@ class _Tester:
         try:
             outputs = outputs_of((self._canvases[number] for number in trial.images), engine)
             for threshold, output in zip(thresholds, outputs, strict=True):
-                yield decode(output, self._head, score_threshold=threshold)
+                yield decode_output(output, self._head, score_threshold=threshold)
         finally:
             engine.close()
 

@@ -12,7 +12,7 @@ from edge.bundle.manifest import HealthLimits
 from edge.device.health import Health
 from edge.device.units import UnitState
 
-__all__ = ["Baseline", "Judgement", "Observation", "TrialVerdict", "baseline_from_state", "judge"]
+__all__ = ["Baseline", "Judgement", "Observation", "TrialVerdict", "baseline_from_state", "judge_trial"]
 
 _WINDOW_S = 10.0  # rates are measured over so long: short enough to see a break, long enough to count frames
 _STALE_S = 5.0  # the health file is written every second
@@ -102,7 +102,7 @@ class Judgement:
     warnings: tuple[str, ...] = field(default=())
 
 
-def judge(
+def judge_trial(
     baseline: Baseline, limits: HealthLimits, seen: Sequence[Observation], *, release: str, started_ns: int
 ) -> Judgement:
     """Return the verdict as of the last observation.

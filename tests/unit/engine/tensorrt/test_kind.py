@@ -13,7 +13,7 @@ from edge.engine.section import choose_engine
 from edge.engine.tensorrt.build import inspector
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import read_plan, written_plan
+from edge.engine.tensorrt.plan import split_plan, written_plan
 from edge.errors import EngineError, MissingDependencyError
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
@@ -140,8 +140,8 @@ build_plan(import_tensorrt(), device, Forms(inspect_model(Path(sys.argv[1]))), r
 
 def test_a_header_with_a_changed_field_is_believed_as_little_as_its_content(kind, spec):
     with fake_tensorrt.used():
-        header, content = read_plan(kind.build(Forms(spec), REQUEST).data)
+        header, content = split_plan(kind.build(Forms(spec), REQUEST).data)
         plan = written_plan(header, content + b" ")
-        read_plan(plan)
+        split_plan(plan)
         with pytest.raises(EngineError, match="damaged"):
-            read_plan(plan[:-1])
+            split_plan(plan[:-1])

@@ -20,7 +20,7 @@ from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.loop import Inference
 from edge.runtime.serve import overload
 from edge.runtime.serve.heartbeat import Heartbeat
-from edge.runtime.serve.serve import serve
+from edge.runtime.serve.serve import serve_pipeline
 from edge.runtime.serve.service import PipelineParts, Service
 from edge.runtime.serve.stream_states import StreamStates
 from edge.types import DropReason, Precision, StreamId, StreamState
@@ -215,7 +215,9 @@ def test_a_slow_engine_is_told_of_in_the_states_of_device_and_streams(make, spec
     ]
     parts, _ = make(sources, extra_s=0.05)
     stop = threading.Event()
-    running = threading.Thread(target=serve, args=(parts, Heartbeat(Notifier({}), path=None), stop), daemon=True)
+    running = threading.Thread(
+        target=serve_pipeline, args=(parts, Heartbeat(Notifier({}), path=None), stop), daemon=True
+    )
     running.start()
     parts.states.change(StreamStatus(stream=StreamId("a"), state=StreamState.UP, reason="frames arrive", reconnects=0))
 

@@ -7,7 +7,7 @@ import pytest
 from edge.bundle.manifest import HealthLimits
 from edge.device.health import Health, StreamHealth
 from edge.device.units import UnitState
-from edge.runtime.trial.judge import Baseline, Observation, TrialVerdict, baseline_from_state, judge
+from edge.runtime.trial.judge import Baseline, Observation, TrialVerdict, baseline_from_state, judge_trial
 
 RUNNING = UnitState(active="active", sub="running", invocation="run-1")
 STARTING = UnitState(active="activating", sub="start", invocation="run-1")
@@ -46,7 +46,7 @@ def silent(number, *, unit=STARTING, free=2**30):
 
 
 def verdict(seen, *, baseline=BASELINE, limits=LIMITS):
-    return judge(baseline, limits, seen, release="new", started_ns=0)
+    return judge_trial(baseline, limits, seen, release="new", started_ns=0)
 
 
 def run(seconds, **how):

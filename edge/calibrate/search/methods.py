@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from edge.calibrate.search.choice import Int8Choice, Layer, worth
+from edge.calibrate.search.choice import Int8Choice, Layer, MeasuredChoice, worth
 from edge.calibrate.search.measurements import Measurements
 
-__all__ = ["best_group", "best_method"]
+__all__ = ["best_group", "best_method", "other_method", "tied_methods"]
 
 _FINALISTS = 3
 
@@ -33,6 +33,18 @@ def best_group(measurements: Measurements, now: Int8Choice) -> Int8Choice:
     )
 
 
+def other_method(measurements: Measurements, now: Int8Choice) -> Int8Choice:
+    """Return the best choice with one method for all tensors and the float layers of `now`, if better than `now`."""
+    return _cheapest(measurements, [now, *_with_each_method(measurements, now)])
+
+
+def tied_methods(measurements: Measurements, best: MeasuredChoice) -> tuple[MeasuredChoice, ...]:
+    """Return `best`, and behind it what another method makes of it where chance may be all that is between them."""
+    tried = _finalists(measurements, [best.choice, *_with_each_method(measurements, best.choice)])
+    others = [one for one in tried if one.choice.key != best.choice.key and one.is_close_to(best)]
+    return (best, *sorted(others, key=lambda one: one.cost))
+
+
 def _last_layers(measurements: Measurements, now: Int8Choice) -> list[Layer]:
     """Return the last layers; of more than are allowed those that gain most for their work alone, as many as may be."""
     last = [layer for layer in measurements.layers if layer.is_last]
@@ -49,10 +61,15 @@ def _last_layers(measurements: Measurements, now: Int8Choice) -> list[Layer]:
 
 def _cheapest(measurements: Measurements, choices: Sequence[Int8Choice]) -> Int8Choice:
     """Return the one that costs least on all images: so few choices, and so different ones, find nothing by chance."""
+    return min(_finalists(measurements, choices), key=lambda one: one.cost).choice
+
+
+def _finalists(measurements: Measurements, choices: Sequence[Int8Choice]) -> list[MeasuredChoice]:
+    """Return those that cost least on the images to try much on, with their errors on all, in the order they came."""
     tried = sorted(measurements.explored(choices), key=lambda one: one.cost)
     finalists = [one.choice for one in tried[:_FINALISTS]]
     in_order = [choice for choice in choices if choice in finalists]  # of equally good ones the first
-    return min(measurements.measured(in_order), key=lambda one: one.cost).choice
+    return measurements.measured(in_order)
 
 
 def _with_each_method(measurements: Measurements, choice: Int8Choice) -> Iterator[Int8Choice]:

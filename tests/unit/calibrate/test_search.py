@@ -417,3 +417,80 @@ def test_what_is_widened_goes_by_the_steady_measure():
     wider = found.widened(FloatLimits(other=0.1, total=0.2))
 
     assert {*found.best.choice.floats} < {*wider.best.choice.floats} <= SLIGHT.keys()
+
+
+class ByMethod(Additive):
+    """Errors of 1, and by method what is added to them on every second image and on the others."""
+
+    def __init__(self, added):
+        super().__init__()
+        self.added = {**added, "mixed": (1.0, 1.0)}
+
+    def __call__(self, choices, images):
+        super().__call__(choices, images)
+        return [tuple(1.0 + self.added[self.method(choice)][image % 2] for image in images) for choice in choices]
+
+    def method(self, choice):
+        first, *others = set(choice.methods.values())
+        return "mixed" if others else first
+
+
+def tied(added, *, images=64):
+    found = search(ranges_of("a", "b"), layers_of(3), ByMethod(added), images=images)
+    return [next(iter(one.choice.methods.values())) for one in found.tied], found
+
+
+def test_methods_that_chance_may_have_put_in_order_are_tied_the_smaller_error_first():
+    # 64 differences of 0.31 and -0.29: their mean of 0.01 has a standard error of 0.038.
+    methods, found = tied({"mse": (0.31, -0.29), "percentile": (0.0, 0.0), "minmax": (0.9, 0.9)})
+
+    assert methods == ["percentile", "mse"]
+    assert found.tied[0] is found.best
+
+
+def test_a_method_that_is_worse_by_more_than_a_standard_error_is_not_tied():
+    # 64 differences of 0.36 and -0.24: their mean of 0.06 has a standard error of 0.038.
+    assert tied({"mse": (0.36, -0.24), "percentile": (0.0, 0.0), "minmax": (0.9, 0.9)})[0] == ["percentile"]
+
+
+def test_of_a_single_image_nothing_is_tied_but_what_is_equal():
+    assert tied({"mse": (0.1, 0.1), "percentile": (0.0, 0.0), "minmax": (0.0, 0.0)}, images=1)[0] == [
+        "percentile", "minmax"
+    ]  # fmt: skip
+
+
+def test_who_settles_a_tie_has_the_last_word_and_it_is_said():
+    _, found = tied({"mse": (0.31, -0.29), "percentile": (0.0, 0.0), "minmax": (0.9, 0.9)})
+    first, other = found.tied
+
+    assert found.settled(first).best == first
+    assert list(found.settled(first).steps) == list(found.steps)
+    settled = found.settled(other)
+    assert (settled.best, settled.tied) == (other, (other,))
+    assert settled.steps["method by agreement"] == other
+
+
+def test_what_is_tied_keeps_the_layers_that_were_found_in_float():
+    class Mixed(ByMethod):
+        def __call__(self, choices, images):
+            pairs = zip(super().__call__(choices, images), choices, strict=True)
+            return [tuple(error + ("n3" not in choice.floats) for error in errors) for errors, choice in pairs]
+
+    measure = Mixed({"mse": (0.31, -0.29), "percentile": (0.0, 0.0), "minmax": (0.9, 0.9)})
+    found = search(ranges_of("a"), layers_of(20), measure, images=64)
+
+    assert [set(one.choice.floats) for one in found.tied] == [{"n3"}, {"n3"}]
+
+
+def test_a_method_that_suits_better_what_has_its_layers_in_float_is_taken_at_last():
+    class Later(Additive):
+        def error(self, choice):
+            kept = len({"n3", "n5"}.intersection(choice.floats))
+            of_method = {("mse",): 0.1 + 0.05 * kept, ("percentile",): 0.15, ("minmax",): 0.5}
+            return 0.8 - 0.1 * kept + of_method.get(tuple(set(choice.methods.values())), 0.5)
+
+    found = search(ranges_of("x", "y"), layers_of(60, share=0.004), Later())
+
+    assert set(found.steps["groups in float"].choice.methods.values()) == {"mse"}
+    assert dict(found.best.choice.methods) == {"x": "percentile", "y": "percentile"}
+    assert {*found.best.choice.floats} == {"n3", "n5"}

@@ -8,7 +8,7 @@
     6. methods    once more, with the layers in float that were found
 
 Steps 2 and 4 may go by a measure of their own (`search`). What the errors of step 6 cannot tell from the best is handed
-out beside it (`SearchResult.tied`), for somebody to settle by another measure.
+out beside it, to be settled by another measure (`SearchResult.settled_by`).
 
 Nothing here knows an engine, an image or a label: `Measure` does, and is handed in.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from edge.calibrate.search.choice import Int8Choice, Layer, MeasuredChoice, worth
+from edge.calibrate.search.choice import ChoiceKey, Int8Choice, Layer, MeasuredChoice, worth
 from edge.calibrate.search.measurements import Measurements
 
 __all__ = ["best_group", "best_method", "other_method", "tied_methods"]
@@ -40,9 +40,9 @@ def other_method(measurements: Measurements, now: Int8Choice) -> Int8Choice:
 
 def tied_methods(measurements: Measurements, best: MeasuredChoice) -> tuple[MeasuredChoice, ...]:
     """Return `best`, and behind it what another method makes of it where chance may be all that is between them."""
-    tried = _finalists(measurements, [best.choice, *_with_each_method(measurements, best.choice)])
-    others = [one for one in tried if one.choice.key != best.choice.key and one.is_close_to(best)]
-    return (best, *sorted(others, key=lambda one: one.cost))
+    others = [one for one in _with_each_method(measurements, best.choice) if one.key != best.choice.key]
+    tied = [one for one in _finalists(measurements, others) if one.is_close_to(best)]
+    return (best, *sorted(tied, key=lambda one: one.cost))
 
 
 def _last_layers(measurements: Measurements, now: Int8Choice) -> list[Layer]:
@@ -65,11 +65,16 @@ def _cheapest(measurements: Measurements, choices: Sequence[Int8Choice]) -> Int8
 
 
 def _finalists(measurements: Measurements, choices: Sequence[Int8Choice]) -> list[MeasuredChoice]:
-    """Return those that cost least on the images to try much on, with their errors on all, in the order they came."""
-    tried = sorted(measurements.explored(choices), key=lambda one: one.cost)
-    finalists = [one.choice for one in tried[:_FINALISTS]]
-    in_order = [choice for choice in choices if choice in finalists]  # of equally good ones the first
-    return measurements.measured(in_order)
+    """Return the different ones that cost least on the images to try much on, with their errors on all images.
+
+    In the order they came: of equally good ones the first is to win.
+    """
+    different: dict[ChoiceKey, Int8Choice] = {}
+    for choice in choices:
+        different.setdefault(choice.key, choice)
+    tried = sorted(measurements.explored(list(different.values())), key=lambda one: one.cost)
+    finalists = {one.choice.key for one in tried[:_FINALISTS]}
+    return measurements.measured([different[key] for key in different if key in finalists])
 
 
 def _with_each_method(measurements: Measurements, choice: Int8Choice) -> Iterator[Int8Choice]:

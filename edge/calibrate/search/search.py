@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from edge.calibrate.search.choice import FloatLimits, Int8Choice, Layer, Measure, MeasuredChoice
@@ -28,8 +28,15 @@ class SearchResult:
     measurements: Measurements
     steady: Measurements
 
-    def settled(self, chosen: MeasuredChoice) -> SearchResult:
-        """Return the same with `chosen`, one of those that are tied, for the best."""
+    def settled_by(self, agreement: Callable[[Int8Choice], float]) -> SearchResult:
+        """Return the same with that one of what is tied for the best that agrees most; of equals the first.
+
+        Args:
+            agreement: how well a choice does what the float model does, more is better; asked where there is a tie.
+        """
+        if len(self.tied) == 1:
+            return self
+        chosen = max(self.tied, key=lambda one: agreement(one.choice))
         steps = self.steps if chosen is self.best else {**self.steps, "method by agreement": chosen}
         return replace(self, best=chosen, tied=(chosen,), steps=steps)
 

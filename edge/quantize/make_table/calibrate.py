@@ -157,7 +157,7 @@ class _Run:
         """Return the first table that keeps the promise, from the fastest on."""
         prover, found = self._prover(), self._search(ranges, means)
         with self._stages.stage("prove", len(found.tied) * len(self._split.held_out)):
-            found = _settled(found, lambda choice: prover.agreement(self._forms.by(table_of(choice))))
+            found = found.settled_by(lambda choice: prover.agreement(self._forms.by(table_of(choice))))
             for limits in (None, *_WIDER):
                 found = found if limits is None else found.widened(limits)
                 table = table_of(found.best.choice)
@@ -199,10 +199,3 @@ class _Run:
             seconds=self._stages.seconds,
             findings=lint_table(table, facts_of_graph(forms.graph, forms.spec)),
         )
-
-
-def _settled(found: SearchResult, agreement: Callable[[Int8Choice], float]) -> SearchResult:
-    """Return `found` with that one of its ties for the best that agrees most; of equals the one of smaller error."""
-    if len(found.tied) == 1:
-        return found
-    return found.settled(max(found.tied, key=lambda one: agreement(one.choice)))

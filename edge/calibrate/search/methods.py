@@ -39,9 +39,12 @@ def other_method(measurements: Measurements, now: Int8Choice) -> Int8Choice:
 
 
 def tied_methods(measurements: Measurements, best: MeasuredChoice) -> tuple[MeasuredChoice, ...]:
-    """Return `best`, and behind it what another method makes of it where chance may be all that is between them."""
+    """Return `best`, and behind it what another method makes of it where chance may be all that is between them.
+
+    A method that changes no output is left out: of few images several have the same ranges.
+    """
     others = [one for one in _with_each_method(measurements, best.choice) if one.key != best.choice.key]
-    tied = [one for one in _finalists(measurements, others) if one.is_close_to(best)]
+    tied = [one for one in _finalists(measurements, others) if one.is_close_to(best) and one.errors != best.errors]
     return (best, *sorted(tied, key=lambda one: one.cost))
 
 

@@ -473,10 +473,12 @@ def test_a_method_that_is_worse_by_more_than_a_standard_error_is_not_tied():
     assert tied({"mse": (0.36, -0.24), "percentile": (0.0, 0.0), "minmax": (0.9, 0.9)})[0] == ["percentile"]
 
 
-def test_of_a_single_image_nothing_is_tied_but_what_is_equal():
-    assert tied({"mse": (0.1, 0.1), "percentile": (0.0, 0.0), "minmax": (0.0, 0.0)}, images=1)[0] == [
-        "percentile", "minmax"
-    ]  # fmt: skip
+def test_of_a_single_image_nothing_is_tied():
+    assert tied({"mse": (0.1, 0.1), "percentile": (0.0, 0.0), "minmax": (0.2, 0.2)}, images=1)[0] == ["percentile"]
+
+
+def test_a_method_that_changes_nothing_is_not_tied():
+    assert tied({"mse": (0.3, -0.3), "percentile": (0.3, -0.3), "minmax": (0.9, 0.9)})[0] == ["mse"]
 
 
 @pytest.mark.parametrize(

@@ -174,9 +174,7 @@ def _decode_yolov10(found: CandidateRows, head: Head, score_threshold: float) ->
 def _candidates(
     found: CandidateRows, index: NDArray[np.int64], xyxy: FloatArray, score: FloatArray, class_id: NDArray[np.int32]
 ) -> Candidates:
-    return Candidates(
-        row=found.row.take(index), cell=found.cell.take(index), xyxy=xyxy, score=score, class_id=class_id
-    )
+    return Candidates(row=found.row.take(index), cell=found.cell.take(index), xyxy=xyxy, score=score, class_id=class_id)
 
 
 def _with_objectness(values: FloatArray, head: Head, score_threshold: float) -> _Scored:

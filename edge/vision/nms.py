@@ -17,16 +17,10 @@ _PAIRS_AT_ONCE = 1 << 18  # bounds the memory to some MiB however many candidate
 
 def iou_matrix(a_xyxy: FloatArray, b_xyxy: FloatArray) -> FloatArray:
     """Return the intersection over union of each pair: float32 (len(a), len(b)); 0 for empty boxes."""
-    a, b = a_xyxy[:, None], b_xyxy
-    side = np.minimum(a[..., 2:], b[:, 2:])
-    side -= np.maximum(a[..., :2], b[:, :2])
-    np.maximum(side, 0, out=side)
-    shared: FloatArray = side[..., 0] * side[..., 1]
-    union = _areas(a_xyxy)[:, None] + _areas(b_xyxy)
-    union -= shared
-    # Where the union is 0, so is what is shared.
-    shared /= np.maximum(union, _LEAST, out=union)
-    return shared
+    a, b = _corners(a_xyxy), _corners(b_xyxy)
+    side = np.minimum(a[2:, :, None], b[2:, None])
+    side -= np.maximum(a[:2, :, None], b[:2, None])
+    return _iou(side, _areas(a)[:, None] + _areas(b))
 
 
 def kept_by_nms(
@@ -104,22 +98,29 @@ def _overlapping_pairs_of(
 
 def _iou_of_pairs(xyxy: FloatArray, first: NDArray[np.int64], second: NDArray[np.int64]) -> FloatArray:
     """Return the intersection over union of each pair; 0 for empty boxes."""
-    # Corner by corner, (4, M): over boxes that lie one after the other numpy would begin anew for each.
-    corners, areas = np.ascontiguousarray(xyxy.T), _areas(xyxy)
-    a, b = corners.take(first, axis=1), corners.take(second, axis=1)
+    corners = _corners(xyxy)
+    areas, a, b = _areas(corners), corners.take(first, axis=1), corners.take(second, axis=1)
     side = np.minimum(a[2:], b[2:])
     side -= np.maximum(a[:2], b[:2])
+    return _iou(side, areas.take(first) + areas.take(second))
+
+
+def _iou(side: FloatArray, areas: FloatArray) -> FloatArray:
+    """Return the IoU of pairs: `side` (2, ...) of what they share, below 0 where that is nothing, `areas` of both."""
     np.maximum(side, 0, out=side)
     shared: FloatArray = side[0] * side[1]
-    union = areas.take(first)
-    union += areas.take(second)
-    union -= shared
+    areas -= shared
     # Where the union is 0, so is what is shared.
-    shared /= np.maximum(union, _LEAST, out=union)
+    shared /= np.maximum(areas, _LEAST, out=areas)
     return shared
 
 
-def _areas(xyxy: FloatArray) -> FloatArray:
-    side = np.maximum(xyxy[:, 2:] - xyxy[:, :2], 0)
-    areas: FloatArray = side[:, 0] * side[:, 1]
+def _corners(xyxy: FloatArray) -> FloatArray:
+    """Return (4, M): over boxes that lie one after the other, numpy would begin anew for each."""
+    return np.ascontiguousarray(xyxy.T)
+
+
+def _areas(corners: FloatArray) -> FloatArray:
+    side = np.maximum(corners[2:] - corners[:2], 0)
+    areas: FloatArray = side[0] * side[1]
     return areas

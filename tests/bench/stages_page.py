@@ -48,8 +48,8 @@ def render_stages(found: Mapping[str, dict]) -> Iterator[str]:
 
 def _render_wall(wall: Mapping[str, Mapping[int, dict]]) -> Iterator[str]:
     yield f"More and more cameras of {FPS} fps in one process, to the first number that is too many. Cores: of Python's"
-    yield "threads without the copying, of the whole process, and those that nobody used. `RTSP`: as above, server and broker"
-    yield "on the same machine; `raw`: black pictures of GStreamer's own, converted to RGB and not decoded."
+    yield "threads without the copying, of the whole process, and those that nobody used. `RTSP`: as above, server and"
+    yield "broker on the same machine; `raw`: black pictures of GStreamer's own, converted to RGB and not decoded."
     yield ""
     yield "| cameras | asked fps | inferred fps | dropped fps | us per frame | Python | process | idle |"
     yield "|---|---|---|---|---|---|---|---|"

@@ -29,6 +29,7 @@ class Puller:
         self._batcher = batcher
         self._counters = counters
         self._stopping = threading.Event()
+        self._has_joined = False
         self._thread = threading.Thread(target=self._run, name=f"pull-{source.stream}", daemon=True)
         self.failure: str | None = None
         self.in_source_since_ns: int | None = None  # monotonic; None while it is not in a call of its source
@@ -91,14 +92,18 @@ class Puller:
         self.in_source_since_ns = None
         if frame is None:
             self._batcher.leave(self._source.stream)
+            self._has_joined = False
             return
-        self._batcher.join(self._source.stream, is_live=self._source.is_live)
-        ticket = self._batcher.reserve(self._source.stream, is_live=self._source.is_live)
+        stream, is_live = self._source.stream, self._source.is_live
+        if not self._has_joined:
+            self._batcher.join(stream, is_live=is_live)
+            self._has_joined = True
+        ticket = self._batcher.reserve(stream, is_live=is_live)
         if ticket is None:
-            self._counters.dropped(self._source.stream, DropReason.STOPPED)
+            self._counters.dropped(stream, DropReason.STOPPED)
             return
         try:
             self._batcher.fill(ticket, frame)
         except BaseException:
-            self._counters.dropped(self._source.stream, DropReason.FAILED)
+            self._counters.dropped(stream, DropReason.FAILED)
             raise

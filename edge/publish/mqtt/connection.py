@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from dataclasses import dataclass
 
 __all__ = ["Acknowledged", "ConnectionEvent", "MqttLimits", "Received", "Subscribed", "Waker", "Will"]
@@ -69,11 +70,15 @@ class Waker:
 
     def __init__(self) -> None:
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # A number that is closed is soon another file's: nobody may write to it meanwhile.
+        self._lock = threading.Lock()
 
     def wake(self) -> None:
         """Make the current poll, or the next one, return at once."""
-        with contextlib.suppress(OSError, ValueError):  # closed
-            os.eventfd_write(self._descriptor, 1)
+        with self._lock:
+            if self._descriptor >= 0:
+                with contextlib.suppress(BlockingIOError):  # called 2**64 times already
+                    os.eventfd_write(self._descriptor, 1)
 
     def fileno(self) -> int:
         """Return what to wait on."""
@@ -86,5 +91,7 @@ class Waker:
 
     def close(self) -> None:
         """Free the descriptor; calls from now on do nothing."""
-        descriptor, self._descriptor = self._descriptor, -1
-        os.close(descriptor)
+        with self._lock:
+            descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)

@@ -21,7 +21,7 @@ from edge.protocols import Engine
 from edge.quantize.account import accounts_of
 from edge.quantize.forms import Forms
 from edge.quantize.precision import precision_of
-from edge.quantize.this_machine import cores_of, measured_here
+from edge.quantize.this_machine import cores_of, measured_here, remainder_here, require_processor
 from edge.reading import read_file
 from edge.roofline.machines import Machine, find_machine
 from edge.types import Precision
@@ -55,15 +55,17 @@ def measured_platform(
 
     Raises:
         ConfigError: if it has not so many cores.
-        EngineError: if no engine here can measure itself, or the model does not run in this precision.
+        EngineError: if no engine here can measure itself, it does not run on the processor, or the model does not run
+            in this precision.
     """
     config, precision, kind = pipeline.config.model, work.model.precision, read_section(pipeline).kind
+    require_processor(kind)
     table = config.calibration if precision is Precision.INT8 and config.calibration is not None else None
     accounts = accounts_of(
         work.model.spec.path,
         table=None if table is None else pipeline.resolve(table),
         batch=work.model.spec.batch or work.most_frames,
-        remainder=Precision.FP32,
+        remainder=remainder_here(kind),
     )
     found = measured_here(accounts, cores=cores_of(name, engine=kind), engine=kind, on_round=on_round)
     if precision not in found.models:

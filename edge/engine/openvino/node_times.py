@@ -22,7 +22,8 @@ from edge.types import ModelSpec
 
 __all__ = ["CpuNodeMeter", "RESOLUTION_S", "names_in_nodes", "switches_so_far"]
 
-_ORIGINS, _PRODUCT = "originalLayersNames", "/WithoutBiases"
+_ORIGINS = "originalLayersNames"
+_PRODUCT = "/WithoutBiases"  # how OpenVINO's reader calls the product of a node whose bias it makes an Add of
 _WARM_UPS = 3
 _LEAST_RUNS, _LEAST_S = 16, 0.5
 _CUT_OFF_S = 0.5e-6  # what is lost of a run on the average where whole microseconds are counted
@@ -30,7 +31,7 @@ RESOLUTION_S = 1.5e-6  # means before and behind a block are cut to whole micros
 
 
 class CpuNodeMeter:
-    """`edge.engine.kind.NodeMeter`.
+    """`edge.engine.measuring.NodeMeter`.
 
     Args:
         spec: what the model is.

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.engine.kind import MeasuringKind, load_kind
+from edge.engine.kind import load_kind
+from edge.engine.measuring import MeasuringKind
 from edge.engine.openvino.node_times import CpuNodeMeter, _of_block, names_in_nodes
 from edge.errors import EngineError
 from edge.model.graph import load_graph

@@ -17,14 +17,14 @@ from tests.support.tables import table_of
 
 
 @pytest.fixture(autouse=True)
-def _board(monkeypatch):
+def board(monkeypatch):
     monkeypatch.setattr(products, "LEAST_S", 0.001)
     monkeypatch.setattr(roofs, "_LEAST_S", 0.001)
     monkeypatch.setattr(roofs, "SET_BYTES", (1 << 16, 1 << 20))
     monkeypatch.setattr(layer_times, "LEAST_S", 0.001)
     monkeypatch.setattr(layer_times, "WARM_S", 0.001)
-    with fake_board():
-        yield
+    with fake_board() as device:
+        yield device
 
 
 @pytest.fixture
@@ -60,7 +60,8 @@ def test_words_say_what_the_roof_is_of(place):
     assert "peaks of products from registers: " in told
 
 
-def test_a_comparison_has_the_times_of_both(place):
+def test_a_comparison_has_the_times_of_both_and_lets_go_of_the_gpu(place, board):
+    before = {name: board[name] for name in ("live", "contexts", "device_bytes")}
     draw(place / "images", 2)
     told = command(
         "compare", place / "m.onnx", "--table", place / "m.calib.json", "--images", place / "images", "--json"
@@ -69,6 +70,7 @@ def test_a_comparison_has_the_times_of_both(place):
     layers = json.loads(told.stdout)["layers"]
     assert {layer["float_ms"] for layer in layers} == {0.01}
     assert {layer["int8_ms"] for layer in layers} == {0.01}
+    assert {name: board[name] for name in before} == before
 
 
 def test_capacity_does_not_take_the_gpus_time_for_the_processors(place):

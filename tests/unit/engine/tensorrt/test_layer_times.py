@@ -99,6 +99,18 @@ def test_what_is_around_the_engine_is_timed_by_the_gpus_clock_and_belongs_to_no_
     assert set(around) == expected
     assert all(node.seconds > 0 and node.layers == frozenset() for node in around.values())
     assert sum(node.seconds for node in around.values()) < meter.run_s
+    assert "engine" not in {node.name for node in meter.nodes()}  # which is its layers
+
+
+def test_memory_that_runs_out_leaves_nothing_behind(device, fake, spec, convolutions):
+    meter = node_meter(spec, convolutions)
+    before = {name: device[name] for name in LEFT}
+    device.set(memory_bytes=device["device_bytes"] + 1000)
+
+    with pytest.raises(EngineError, match=r"m: taking .* out of memory"):
+        meter.measure()
+
+    assert {name: device[name] for name in LEFT} == before
 
 
 def test_a_fused_layer_is_one_node_of_all_its_layers_and_what_has_no_origin_of_none(fake, spec, convolutions):

@@ -67,6 +67,8 @@ def measured_platform(
         batch=work.model.spec.batch or work.most_frames,
         remainder=remainder_here(kind),
     )
+    only = {kind: one for kind, one in accounts.by_precision.items() if kind is precision}
+    accounts = dataclasses.replace(accounts, by_precision=only)  # the others would take minutes, for nothing
     found = measured_here(accounts, cores=cores_of(name, engine=kind), engine=kind, on_round=on_round)
     if precision not in found.models:
         why = found.why_not.get(precision, "engines of a processor compute in fp32 and int8")

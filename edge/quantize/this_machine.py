@@ -28,7 +28,7 @@ __all__ = [
     "cores_of",
     "is_this",
     "measured_here",
-    "remainder_here",
+    "precisions_here",
     "require_processor",
 ]
 
@@ -101,13 +101,13 @@ def cores_of(name: str, *, engine: str = "auto") -> int:
     return int(asked)
 
 
-def remainder_here(engine: str = "auto") -> Precision:
-    """Return in what the engines of this machine compute what INT8 leaves.
+def precisions_here(engine: str = "auto") -> tuple[Precision, Precision]:
+    """Return the precisions that are measured here: a float type, in which what INT8 leaves is computed, and INT8.
 
     Raises:
         EngineError: if no engine here can measure itself.
     """
-    return _measuring_kind(engine).precisions[0]
+    return _measuring_kind(engine).precisions
 
 
 def require_processor(engine: str) -> None:
@@ -134,7 +134,7 @@ def measured_here(
     """Measure this machine, and the model of the accounts in float and in INT8, as far as it can be run.
 
     Args:
-        accounts: what INT8 leaves is counted in `remainder_here`.
+        accounts: what INT8 leaves is counted in the first of `precisions_here`.
         cores: to use.
         engine: kind of engine, as in a pipeline file.
         on_round: called after each of ROUNDS, or more.

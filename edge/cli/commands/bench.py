@@ -22,7 +22,9 @@ Examples:
   edge-runtime bench --peaks""",
 )
 @click.option("--pipeline", "path", type=PIPELINE, help="The pipeline file.")
-@click.option("--peaks", "wants_peaks", is_flag=True, help="What the machine reaches at most: arithmetic, and its memory.")
+@click.option(
+    "--peaks", "wants_peaks", is_flag=True, help="What the machine reaches at most: arithmetic, and its memory."
+)
 @engine_option
 @click.option(
     "--duration",

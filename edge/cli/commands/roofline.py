@@ -112,7 +112,7 @@ def _rooflines(
 ) -> tuple[PrecisionAccounts, list[Roofline]]:
     from edge.cli.roofline_lines import roofline_of
     from edge.quantize.account import accounts_of
-    from edge.quantize.this_machine import cores_of, is_this, remainder_here
+    from edge.quantize.this_machine import cores_of, is_this, precisions_here
     from edge.roofline.machines import all_machines, find_machine
     from edge.roofline.measured import THIS
 
@@ -122,7 +122,7 @@ def _rooflines(
     accounts = accounts_of(model, table=table, batch=batch)
     if not names:
         return accounts, [roofline_of(accounts, machine) for machine in all_machines()]
-    own = accounts_of(model, table=table, batch=batch, remainder=remainder_here()) if cores else accounts
+    own = accounts_of(model, table=table, batch=batch, remainder=precisions_here()[0]) if cores else accounts
     found = [
         _measured(own, cores[name]) if machine is None else roofline_of(accounts, machine)
         for name, machine in machines.items()

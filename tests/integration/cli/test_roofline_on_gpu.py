@@ -7,7 +7,7 @@ import pytest
 from edge.calibrate.table_file import write_table
 from edge.engine.cuda import products, roofs
 from edge.engine.tensorrt import layer_times
-from edge.quantize.this_machine import remainder_here
+from edge.quantize.this_machine import precisions_here
 from edge.types import Precision
 from tests.integration.cli.test_calibrate import command
 from tests.support import models
@@ -50,7 +50,7 @@ def test_the_layers_of_its_plans_stand_against_roofs_that_were_measured_on_the_g
         assert all(layer["measured_s"] >= 0.9e-5 for layer in one["layers"])
     assert machine["measured_times_faster"] > 0
     assert "multiprocessors" in (place / "here.html").read_text()
-    assert remainder_here() is Precision.FP16
+    assert precisions_here() == (Precision.FP16, Precision.INT8)
 
 
 def test_words_say_what_the_roof_is_of(place):

@@ -1,6 +1,7 @@
 """What layers take by TensorRT's profile: the fake TensorRT, and the real pycuda over a stand-in for the driver."""
 
 import dataclasses
+import os
 
 import numpy as np
 import onnx
@@ -194,6 +195,22 @@ def test_layers_of_both_models_are_timed_for_a_comparison(device, fake, tmp_path
         assert list(times) == names
         assert all(seconds == pytest.approx([1e-5] * 3) for seconds in times.values())
     assert {name: device[name] for name in LEFT} == before
+
+
+def test_tensorrt_8_does_not_take_the_form_that_is_compared_and_says_so(device, tmp_path):
+    path = models.yolox(tmp_path / "m.onnx", batch=1)
+    spec = dataclasses.replace(inspect_model(path), is_quantized=True)
+    made = insert_qdq(path, inspect_model(path), ranges=minmax(path, pictures()), keep_float=())
+
+    with fake_tensorrt.used("8.6.1"), pytest.raises(EngineError, match="does not support INT8 weights"):
+        KIND.profiler(spec, [], content=made.model)
+
+
+@pytest.mark.skipif(os.path.exists("/dev/nvidia0") or os.path.exists("/dev/nvhost-gpu"), reason="there is a GPU")
+@pytest.mark.parametrize("of", ["profiler", "roof_meter"])
+def test_without_a_driver_it_says_what_is_missing(spec, of):
+    with fake_tensorrt.used("10.3.0"), pytest.raises(EngineError, match="CUDA driver"):
+        KIND.profiler(spec, []) if of == "profiler" else KIND.roof_meter(cores=1).measure()
 
 
 def test_a_layer_in_parts_is_their_sum_and_one_that_shares_a_part_is_left_out(fake, spec, convolutions):

@@ -61,7 +61,7 @@ format: setup    ## let ruff write
 bench: setup     ## measure; writes docs/benchmarks.md
 	@$(PYTHON) -m tests.bench $(ARGS)
 
-bench-stages: setup   ## interpreter time per frame by stage, alone; its section of docs/benchmarks.md
+bench-stages: setup   ## interpreter time per frame by stage, and how many cameras one process serves; its section of docs/benchmarks.md
 	@$(PYTHON) -m tests.bench --only-stages $(ARGS)
 
 bench-rooflines: setup   ## bounds and measured times of models on this machine, alone; its section of docs/benchmarks.md

@@ -80,7 +80,7 @@ class Engine(Runner[EngineOutput], Protocol):
     """Runs a model; `wait` returns its raw output, float32 (count, ...), or the candidates of it.
 
     Which of the two may change from batch to batch, and `edge.vision` reads the same detections out of both. Only an
-    engine that was made with a score threshold (`edge.engine.kind.BuildRequest`) gives candidates.
+    engine that was made with a score threshold (`edge.engine.kind.EngineRequest`) gives candidates.
     """
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from edge.bundle.ssh_keygen import Ran, run_ssh_keygen
+from edge.bundle.ssh_keygen import RanSshKeygen, run_ssh_keygen
 from edge.bundle.sshsig import MAX_SIGNATURE_BYTES, SshSignature, read_signature
 from edge.errors import DeployError
 
@@ -80,7 +80,7 @@ def verify(
 
     Args:
         revoked: a key revocation list; None: no key is revoked.
-        at: the time at which the signer has to be valid; see `edge.bundle.fit.time_floor`.
+        at: the time at which the signer has to be valid; see `edge.bundle.clock.time_floor`.
 
     Raises:
         DeployError: `verify.signature.` + absent, invalid, namespace, signer, options, expired, revoked;
@@ -126,7 +126,7 @@ class _Question:
     def is_of_the_content(self) -> bool:
         return self._ask("check-novalidate", "-n", self.namespace).is_ok
 
-    def _ask(self, question: str, *options: str) -> Ran:
+    def _ask(self, question: str, *options: str) -> RanSshKeygen:
         return run_ssh_keygen("-Y", question, *options, "-s", str(self.signature), content=self.content)
 
     def _time(self) -> str:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from edge.errors import DeployError
 
-__all__ = ["Ran", "run_ssh_keygen"]
+__all__ = ["RanSshKeygen", "run_ssh_keygen"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RanSshKeygen:
     """`complaint` is for people: its wording changes with the version."""
 
     is_ok: bool
@@ -20,7 +20,7 @@ class Ran:
     complaint: str
 
 
-def run_ssh_keygen(*arguments: str, content: bytes = b"", deadline_s: float = 10.0) -> Ran:
+def run_ssh_keygen(*arguments: str, content: bytes = b"", deadline_s: float = 10.0) -> RanSshKeygen:
     """Return what `ssh-keygen ARGUMENTS` said of `content`, which it reads on its standard input.
 
     Raises:
@@ -47,4 +47,4 @@ def run_ssh_keygen(*arguments: str, content: bytes = b"", deadline_s: float = 10
             f"ssh-keygen {' '.join(arguments[:2])} has not ended within {deadline_s:g} s",
             hint="it may wait for a passphrase or for the touch of a security key",
         ) from None
-    return Ran(ran.returncode == 0, ran.stdout, ran.stderr.decode("utf-8", "replace").strip()[:500])
+    return RanSshKeygen(ran.returncode == 0, ran.stdout, ran.stderr.decode("utf-8", "replace").strip()[:500])

@@ -13,7 +13,7 @@ from edge.errors import CalibrationError
 from edge.mistaken import mistaken
 from edge.reading import read_file
 
-__all__ = ["read_bytes", "read_text", "write_all", "write_whole"]
+__all__ = ["read_bytes", "read_text", "write_all", "write_bytes"]
 
 
 _MOST_BYTES = 1 << 30  # histograms of a model with thousands of tensors have a hundredth of it
@@ -47,7 +47,7 @@ def read_text(path: Path, *, expected: str) -> str:
         raise CalibrationError(f"{path}:{line}: expected {expected}, byte {error.start} is no UTF-8 text") from error
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes) -> None:
     """Put `data` at `path`; whoever reads it sees the old file or the new one, never a part.
 
     Raises:
@@ -58,7 +58,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def write_all(files: Mapping[Path, bytes]) -> None:
-    """Put several files in place that belong together, each as `write_whole` does: all of them, or none.
+    """Put several files in place that belong together, each as `write_bytes` does: all of them, or none.
 
     Only losing power between two renames can leave a new file beside an old one.
 

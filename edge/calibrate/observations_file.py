@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.calibrate.files import read_bytes, write_whole
+from edge.calibrate.files import read_bytes, write_bytes
 from edge.calibrate.histogram import BINS, Histogram
 from edge.calibrate.observations import Observations
 from edge.errors import CalibrationError
@@ -56,7 +56,7 @@ def write_observations(path: Path, observations: Observations) -> None:
     Raises:
         CalibrationError: if it cannot be written.
     """
-    write_whole(path, observations_bytes(observations))
+    write_bytes(path, observations_bytes(observations))
 
 
 def observations_bytes(observations: Observations) -> bytes:

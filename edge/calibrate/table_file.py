@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from edge.calibrate.files import write_whole
+from edge.calibrate.files import write_bytes
 from edge.calibrate.json_file import convert_value, digest, mapping, not_finite, read_json_document
 from edge.calibrate.layout import block, one_line
 from edge.calibrate.scale import Scale
@@ -54,7 +54,7 @@ def write_table(path: Path, table: CalibrationTable) -> None:
     Raises:
         CalibrationError: if it cannot be written.
     """
-    write_whole(path, table_text(table).encode())
+    write_bytes(path, table_text(table).encode())
 
 
 def table_text(table: CalibrationTable) -> str:

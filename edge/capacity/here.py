@@ -12,7 +12,7 @@ from edge.capacity.work import Work
 from edge.config.pipeline import Pipeline
 from edge.device.sensors import read_sensors
 from edge.engine.cuda.jetson_modules import JetsonModule, jetson_module_of
-from edge.engine.kind import BuildRequest, load_kind
+from edge.engine.kind import EngineRequest, load_kind
 from edge.engine.pipeline_model import open_model
 from edge.engine.section import choose_engine, read_section
 from edge.engine.select import build_and_load
@@ -93,7 +93,7 @@ def _core_s(pipeline: Pipeline, work: Work) -> float:
     """Return the time of cores that the engine takes for a frame: what others take of the machine does not count."""
     chosen, (file, spec) = choose_engine(pipeline), open_model(pipeline)
     forms = Forms(spec, precision_of(pipeline, spec, file.graph).table, file=file)
-    request = BuildRequest(
+    request = EngineRequest(
         precision=work.model.precision,
         max_batch=work.most_frames,
         options=chosen.options,

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from edge.bundle.manifest import GoldenLimits
     from edge.deploy.provision.lock import Environment
 
-__all__ = ["bundle_of", "echo_secrets", "require_software"]
+__all__ = ["bundle_of", "check_libraries", "echo_secrets"]
 
 
-def require_software(has_software: bool, libraries: Environment | None) -> None:
+def check_libraries(has_software: bool, libraries: Environment | None) -> None:
     """Raise click.UsageError for libraries of software that is not to travel."""
     if libraries is not None and not has_software:
         raise click.UsageError("--libraries are those of --software, which is missing")
@@ -40,7 +40,7 @@ def bundle_of(
     from edge.bundle.folder import open_bundle
     from edge.bundle.manifest import GoldenLimits
 
-    require_software(has_software, libraries)
+    check_libraries(has_software, libraries)
     if what.is_dir():
         if has_software or any(one is not None for one in (key, golden, limits)):
             raise click.UsageError(

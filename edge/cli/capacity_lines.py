@@ -11,7 +11,7 @@ from edge.capacity.work import Work
 from edge.cli.account_lines import amount, precision_word
 from edge.cli.columns import aligned, shown_width
 
-__all__ = ["answer_lines", "smallest_line", "summary_lines", "work_lines"]
+__all__ = ["answer_lines", "capacity_summary_lines", "smallest_line", "work_lines"]
 
 _UNKNOWN = "?"
 _SHARE = "s/s"
@@ -101,7 +101,7 @@ def _slower(answer: Estimate) -> str:
     return f"what would fit: {', '.join(words)}" if words else "max_fps does not help: it leaves decoding as it is"
 
 
-def summary_lines(answers: Sequence[Estimate]) -> Iterator[str]:
+def capacity_summary_lines(answers: Sequence[Estimate]) -> Iterator[str]:
     """Yield a head, and a line for each machine; those of which nothing is known behind them."""
     rows = [_summary_cells(answer) for answer in answers if answer.loads is not None]
     yield from aligned([_SUMMARY_HEAD, *rows], texts=3, width=shown_width(), spare=("watts", "engine"))

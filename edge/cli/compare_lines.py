@@ -10,7 +10,15 @@ from edge.cli.columns import aligned, shown_width
 from edge.evaluate.layers import MOST_ADDED_NOISE, LayerError, LayerVerdict
 from edge.quantize.comparison import Comparison
 
-__all__ = ["SHOWN_WORST", "layer_lines", "number", "percent", "precision_of", "summary", "verdict_lines"]
+__all__ = [
+    "SHOWN_WORST",
+    "comparison_summary",
+    "layer_error_lines",
+    "layer_precision",
+    "number",
+    "percent",
+    "verdict_lines",
+]
 
 SHOWN_WORST = 10
 _UNKNOWN = "-"
@@ -39,7 +47,7 @@ def percent(share: float | None) -> str:
     return f"{value:.2f}%" if value else "0"
 
 
-def precision_of(error: LayerError) -> str:
+def layer_precision(error: LayerError) -> str:
     """Return what a layer runs in."""
     return "INT8" if error.layer.is_int8 else "float"
 
@@ -60,7 +68,7 @@ def verdict_lines() -> Iterator[tuple[str, str]]:
     yield LayerVerdict.SAVES_NO_TIME.value, "none of these: on this machine, it could stay in float at no cost"
 
 
-def layer_lines(found: Comparison, worst: tuple[LayerError, ...]) -> Iterator[str]:
+def layer_error_lines(found: Comparison, worst: tuple[LayerError, ...]) -> Iterator[str]:
     """Yield a head, and one line for each layer in the order of the model; a star marks the worst."""
     starred = {id(error) for error in worst}
     rows = [_HEAD, *(("*" if id(error) in starred else "", *_cells(error)) for error in found.layers)]
@@ -69,7 +77,7 @@ def layer_lines(found: Comparison, worst: tuple[LayerError, ...]) -> Iterator[st
 
 def _cells(error: LayerError) -> tuple[str, ...]:
     return (
-        precision_of(error),
+        layer_precision(error),
         number(error.sqnr_db, ".1f"),
         number(error.input_sqnr_db, ".1f"),
         percent(error.added_noise),
@@ -84,7 +92,7 @@ def _cells(error: LayerError) -> tuple[str, ...]:
     )
 
 
-def summary(found: Comparison) -> str:
+def comparison_summary(found: Comparison) -> str:
     """Return one line: the output, how many layers pay, what is saved."""
     verdicts = Counter(error.verdict for error in found.layers)
     counts = ", ".join(f"{verdicts[verdict]} {words}" for verdict, words in _COUNTED if verdicts[verdict])

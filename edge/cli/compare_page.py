@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from edge.calibrate.histogram import Histogram
-from edge.cli.compare_lines import SHOWN_WORST, number, percent, precision_of, summary, verdict_lines
+from edge.cli.compare_lines import SHOWN_WORST, comparison_summary, layer_precision, number, percent, verdict_lines
 from edge.cli.page import whole_page
 from edge.cli.svg import Band, Point, bars_svg, histogram_svg, points_svg
 from edge.evaluate.layers import LayerError, Quantization, worst_layers
@@ -61,7 +61,7 @@ def _head(title: str, found: Comparison) -> str:
         ("Output", f"{number(found.output_sqnr_db, '.1f')} dB signal to quantization noise"),
     )
     rows = "".join(f"<dt>{name}</dt><dd>{html.escape(value)}</dd>" for name, value in facts)
-    return f"<h1>{html.escape(title)}</h1><p>{html.escape(summary(found))}</p><dl>{rows}</dl>\n"
+    return f"<h1>{html.escape(title)}</h1><p>{html.escape(comparison_summary(found))}</p><dl>{rows}</dl>\n"
 
 
 def _error_plot(found: Comparison, worst: Sequence[LayerError]) -> str:
@@ -170,7 +170,7 @@ def _row(position: int, error: LayerError, *, style: str) -> str:
 
 
 def _cells(position: int, error: LayerError) -> Iterator[str]:
-    yield from (str(position), error.layer.name, error.layer.op_type, precision_of(error))
+    yield from (str(position), error.layer.name, error.layer.op_type, layer_precision(error))
     yield from (number(error.sqnr_db, ".1f"), number(error.input_sqnr_db, ".1f"), percent(error.added_noise))
     yield from (percent(error.clipped_share), percent(error.dead_share), percent(error.mac_share))
     yield from (number(error.float_ms, ".3f"), number(error.int8_ms, ".3f"), error.verdict.value)

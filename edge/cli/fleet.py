@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from edge.deploy.fleet.push_one import PushOne
     from edge.deploy.fleet.rollout import FleetResult, Order
 
-__all__ = ["Chosen", "Rollout", "ask", "choose", "drive", "max_parallel_option", "targets_argument", "targets_option"]
+__all__ = [
+    "Chosen",
+    "Rollout",
+    "ask_targets",
+    "choose",
+    "drive",
+    "max_parallel_option",
+    "targets_argument",
+    "targets_option",
+]
 
 targets_argument = click.argument("words", nargs=-1, required=True, metavar="TARGET...")
 targets_option = click.option(
@@ -108,11 +117,11 @@ def drive(
             is_resumed=rollout is not None and rollout.is_resumed,
         )
     if len(targets) > 1:
-        tell(summary(result))
+        tell(fleet_summary(result))
     return result
 
 
-def ask(targets: Sequence[Target], one: PushOne, *, max_parallel: int) -> FleetResult:
+def ask_targets(targets: Sequence[Target], one: PushOne, *, max_parallel: int) -> FleetResult:
     """Ask each target something, all at once; return the answers. What is shown goes when they are there."""
     from edge.cli.fleet_view import waiting_view
     from edge.deploy.fleet.inbox import Inbox
@@ -123,7 +132,7 @@ def ask(targets: Sequence[Target], one: PushOne, *, max_parallel: int) -> FleetR
         return run_fleet(targets, one, order=Order(max_parallel=max_parallel), watcher=view, inbox=inbox)
 
 
-def summary(result: FleetResult) -> str:
+def fleet_summary(result: FleetResult) -> str:
     """Return one line: how many are done, how many are not and why."""
     counts: dict[str, int] = {}
     for outcome in result.outcomes:

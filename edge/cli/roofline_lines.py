@@ -20,12 +20,12 @@ from edge.types import Precision
 __all__ = [
     "Roofline",
     "rate",
-    "layer_lines",
+    "layer_bound_lines",
     "lesson_lines",
     "machine_lines",
     "machines_lines",
     "roofline_of",
-    "summary_lines",
+    "roofline_summary_lines",
     "summary_sentences",
 ]
 
@@ -115,7 +115,7 @@ def _advertised(machine: Machine) -> Iterator[str]:
     yield text
 
 
-def summary_lines(rooflines: Sequence[Roofline]) -> Iterator[str]:
+def roofline_summary_lines(rooflines: Sequence[Roofline]) -> Iterator[str]:
     """Yield a head, and a line for each machine and precision."""
     rows = [_summary_cells(bound) for roofline in rooflines for bound in roofline.bounds]
     yield from aligned([_SUMMARY_HEAD, *rows], width=shown_width(), spare=("never below", "layers by memory"))
@@ -178,7 +178,7 @@ def _gain(before: ModelBound, after: ModelBound) -> float:
     return high / low if low and high else 1.0
 
 
-def layer_lines(bound: ModelBound) -> Iterator[str]:
+def layer_bound_lines(bound: ModelBound) -> Iterator[str]:
     """Yield a head, and a line for each layer in the order of the model."""
     rows = [_LAYERS_HEAD, *(_layer_cells(bound, one) for one in bound.layers)]
     yield from aligned(rows, width=shown_width(), spare=("operator",), is_named=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from edge.deploy.fleet.status import DeviceState
     from edge.wire.status import FileReport, StatusAnswer, TakesReport
 
-__all__ = ["age_of", "counters_of", "show_table"]
+__all__ = ["age_of", "counters_text", "show_table"]
 
 _HEAD = ("TARGET", "RELEASE", "DEVICE", "SIGNER", "CHANNELS", "COUNTED", "REVOCATION LIST", "SEEN")
 _SPARE = ("COUNTED", "REVOCATION LIST", "CHANNELS", "SIGNER")
@@ -48,7 +48,7 @@ def show_table(
             tell(printable(f"{one.target}: {one.problem}" + (f"; {one.hint}" if one.hint else "")))
 
 
-def counters_of(takes: TakesReport) -> str:
+def counters_text(takes: TakesReport) -> str:
     """Return the highest sequence of each channel, in words."""
     return ", ".join(f"{channel} {count}" for channel, count in sorted(takes.sequences.items())) or "nothing"
 
@@ -73,7 +73,7 @@ def _row(one: Outcome, answer: StatusAnswer | None, state: str, seen_at: str | N
         state,
         "-" if signer is None else signer.distrust or signer.signer or "-",
         "-" if takes is None else ", ".join(takes.channels) or "any",
-        "-" if takes is None else counters_of(takes),
+        "-" if takes is None else counters_text(takes),
         "-" if takes is None else age_of(takes.revocation_list),
     )
     return (one.target, *(printable(cell) for cell in said), seen_at or "never")

@@ -15,7 +15,7 @@ from edge.config.convert import convert
 from edge.config.count_or_share import SHARE_PATTERN, CountOrShare
 from edge.config.schema import Host, Port, TopicLevel
 from edge.config.toml import read_toml
-from edge.config.trusted import configuration, is_trusted, trust
+from edge.config.trusted import configuration, is_still_trusted, trust
 from edge.document import Document, Location
 from edge.errors import ConfigError
 
@@ -166,7 +166,7 @@ def _load(path: Path, *, is_found: bool) -> Inventory:
         wave=_wave(file.wave),
         max_parallel=file.defaults.max_parallel,
     )
-    if is_found and _ssh_configs(inventory) and not is_trusted(path, _ssh_configs(inventory)):
+    if is_found and _ssh_configs(inventory) and not is_still_trusted(path, _ssh_configs(inventory)):
         raise document.error(
             _first_ssh_config(file),
             "an ssh_config can run commands on this machine, and this inventory was found here, not named; if it is "

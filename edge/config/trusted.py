@@ -11,7 +11,7 @@ from pathlib import Path
 from edge.errors import ConfigError
 from edge.writing import write_whole
 
-__all__ = ["configuration", "is_trusted", "trust"]
+__all__ = ["configuration", "is_still_trusted", "trust"]
 
 
 def configuration() -> Path:
@@ -20,7 +20,7 @@ def configuration() -> Path:
     return (home if home.is_absolute() else Path.home() / ".config") / "edge-deploy"
 
 
-def is_trusted(path: Path, others: Iterable[Path]) -> bool:
+def is_still_trusted(path: Path, others: Iterable[Path]) -> bool:
     """Return whether a file was trusted, and it and the `others` that it names are still what they were then."""
     return _known().get(_key(path)) == _sha256(path, others)
 

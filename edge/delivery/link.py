@@ -92,7 +92,7 @@ class Link:
         """Send the rest of a blob; never more than a window ahead of what the device has written."""
         self._request(BLOB, BlobRequest(sha256=sha256, offset=offset, length=length - offset))
         content.seek(offset)
-        written = Written(offset, on_progress)
+        written = BlobProgress(offset, on_progress)
         while offset < length:
             while offset - written.bytes >= _WINDOW_BYTES:
                 if self._is_ended(self._next(), written):
@@ -107,7 +107,7 @@ class Link:
         while not self._is_ended(self._next(), written):
             pass
 
-    def _is_ended(self, frame: Message | None, written: Written) -> bool:
+    def _is_ended(self, frame: Message | None, written: BlobProgress) -> bool:
         return frame is not None and self._answer(BLOB, frame, written) is not None
 
     def _greet(self) -> DeviceHello:
@@ -173,7 +173,7 @@ class Link:
             raise DeployError("transfer.protocol", problem, hint=PROVISION)
 
 
-class Written:
+class BlobProgress:
     """Counts what the device has written of a blob, and tells whoever wants to know."""
 
     def __init__(self, offset: int, on_progress: OnProgress | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from edge.delivery.link import Interrupted, Link, is_lost
 from edge.errors import DeployError
-from edge.http.exchange import Request, Response, json_response, text_response
+from edge.http.exchange import HttpRequest, HttpResponse, json_response, text_response
 from edge.http.page import page_response, picture_of, picture_response
 from edge.http.server import HttpServer, Listener
 from edge.http.sockets import LOOPBACK, bind_port
@@ -74,12 +74,12 @@ class DevicePage:
         if self._link is not None:
             self._link.close()
 
-    def _respond(self, request: Request) -> Response:
+    def _respond(self, request: HttpRequest) -> HttpResponse:
         root, slash, rest = request.path[1:].partition("/")
         if not secrets.compare_digest(f"/{root}", self._root):
             return text_response(404, "not here; the whole address was printed by edge-deploy open")
         if not slash:  # or what the page asks for would be looked for above it
-            return Response(status=303, kind="text/plain", body=b"", headers={"Location": f"{self._root}/"})
+            return HttpResponse(status=303, kind="text/plain", body=b"", headers={"Location": f"{self._root}/"})
         try:
             return self._answer(f"/{rest}")
         except Interrupted:
@@ -87,7 +87,7 @@ class DevicePage:
         except DeployError as error:
             return text_response(502, f"{error} ({error.code})")
 
-    def _answer(self, path: str) -> Response:
+    def _answer(self, path: str) -> HttpResponse:
         if path == "/":
             return page_response()
         if path == "/status.json":

@@ -17,7 +17,7 @@ from edge.device.settings import read_settings
 from edge.errors import DeployError
 from edge.reading import read_file
 
-__all__ = ["Facts", "facts_as_json", "gather_facts", "time_floor"]
+__all__ = ["Facts", "facts_as_json", "gather_facts", "newest_accepted"]
 
 _L4T = re.compile(r"#\s*R(\d+)\s*\(release\),\s*REVISION:\s*([\d.]+)")
 _JETPACK_OF_L4T = {"32": "4", "35": "5", "36": "6", "38": "7"}
@@ -73,7 +73,7 @@ def gather_facts(layout: Layout) -> Facts:
         disk_free_bytes=disk.f_frsize * disk.f_bavail,
         inodes_free=disk.f_favail or (2**31 if disk.f_files == 0 else 0),  # btrfs counts none
         is_one_file_system=_is_one_file_system(layout),
-        clock_floor=time_floor(layout),
+        clock_floor=newest_accepted(layout),
     )
 
 
@@ -82,7 +82,7 @@ def facts_as_json(facts: Facts) -> dict[str, Any]:
     return {**asdict(facts), "compatible": list(facts.compatible)}
 
 
-def time_floor(layout: Layout) -> str | None:
+def newest_accepted(layout: Layout) -> str | None:
     """Return the newest `created_at` of all releases that were ever taken here; None on a new device."""
     try:
         return read_counters(layout, RealFiles()).newest_created_at

@@ -16,16 +16,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.engine.kinds import facts_of
+from edge.engine.kinds import facts_of_kind
 from edge.model.qdq.insert import QdqModel
 from edge.protocols import ActivationEngine, AveragingEngine, Engine, ObservingEngine
 from edge.types import ModelSpec, Precision
 
 __all__ = [
-    "BuildRequest",
     "CalibratingKind",
     "DoctorFinding",
     "EngineKind",
+    "EngineRequest",
     "LayerProfiler",
     "ModelForms",
     "Peak",
@@ -103,7 +103,7 @@ class ModelForms(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildRequest:
+class EngineRequest:
     """What is asked of a build, and of the engine that is loaded from it.
 
     Attributes:
@@ -208,7 +208,7 @@ class EngineKind(Protocol):
         ...
 
     def build(
-        self, model: ModelForms, request: BuildRequest, *, on_progress: Callable[[str, float], None] = ...
+        self, model: ModelForms, request: EngineRequest, *, on_progress: Callable[[str, float], None] = ...
     ) -> Plan:
         """Return a plan for this machine; `on_progress` is told a phase and how much of it is done, 0 to 1.
 
@@ -217,7 +217,7 @@ class EngineKind(Protocol):
         """
         ...
 
-    def load(self, plan: bytes, spec: ModelSpec, request: BuildRequest) -> Engine:
+    def load(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> Engine:
         """Return the engine of a plan that `build` returned for the same `spec` and `request`.
 
         Raises:
@@ -324,6 +324,6 @@ def load_kind(name: str) -> EngineKind:
     Raises:
         ConfigError: if there is none of that name.
     """
-    facts_of(name)
+    facts_of_kind(name)
     kind: EngineKind = importlib.import_module(f"edge.engine.{name}.kind").KIND
     return kind

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import edge.engine
 from edge.errors import ConfigError
 
-__all__ = ["AUTO", "Choice", "KindFacts", "better_kind", "choose_kind", "facts_of", "kinds"]
+__all__ = ["AUTO", "Choice", "KindFacts", "better_kind", "choose_kind", "facts_of_kind", "kinds"]
 
 AUTO = "auto"
 
@@ -56,7 +56,7 @@ def kinds() -> Mapping[str, KindFacts]:
     return {facts.name: facts for facts in sorted(found, key=lambda facts: (-facts.rank, facts.name))}
 
 
-def facts_of(name: str) -> KindFacts:
+def facts_of_kind(name: str) -> KindFacts:
     """Return a kind by its name.
 
     Raises:
@@ -77,7 +77,7 @@ def choose_kind(name: str) -> Choice:
         ConfigError: if there is none of that name.
     """
     if name != AUTO:
-        return Choice(facts=facts_of(name), reason=f"{name}: asked for")
+        return Choice(facts=facts_of_kind(name), reason=f"{name}: asked for")
     passed_over: list[str] = []
     for facts in kinds().values():
         why_not = facts.why_not()

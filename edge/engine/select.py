@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from edge.engine.kind import BuildRequest, EngineKind, ModelForms, load_kind
-from edge.engine.kinds import AUTO, choose_kind, facts_of, kinds
+from edge.engine.kind import EngineKind, EngineRequest, ModelForms, load_kind
+from edge.engine.kinds import AUTO, choose_kind, facts_of_kind, kinds
 from edge.errors import ConfigError
 from edge.protocols import Engine
 
@@ -24,13 +24,13 @@ def usable_kind(name: str = AUTO) -> EngineKind:
 
 def quick_kind(kind: EngineKind) -> EngineKind:
     """Return `kind` if it builds in seconds, else the best one here that does; `kind` itself where there is none."""
-    if facts_of(kind.name).is_quick:
+    if facts_of_kind(kind.name).is_quick:
         return kind
     others = (facts.name for facts in kinds().values() if facts.is_quick and facts.why_not() is None)
     return load_kind(next(others, kind.name))
 
 
-def build_and_load(kind: EngineKind, model: ModelForms, request: BuildRequest) -> Engine:
+def build_and_load(kind: EngineKind, model: ModelForms, request: EngineRequest) -> Engine:
     """Return an engine that is built here and now.
 
     Raises:

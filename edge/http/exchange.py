@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["BadRequestError", "Request", "Response", "json_response", "read_request", "text_response", "wire_bytes"]
+__all__ = [
+    "BadRequestError",
+    "HttpRequest",
+    "HttpResponse",
+    "json_response",
+    "read_http_request",
+    "text_response",
+    "wire_bytes",
+]
 
 _LINE = re.compile(r"([A-Z]{1,16}) (/[!-~]{0,1024}) HTTP/1\.[01]")
 _REASONS = {
@@ -47,7 +55,7 @@ class BadRequestError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class HttpRequest:
     """`path` begins with a slash and has no query; the names of `headers` are in lower case."""
 
     method: str
@@ -56,7 +64,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class HttpResponse:
     """What is sent; `headers` come over those that every answer has."""
 
     status: int
@@ -65,18 +73,18 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def text_response(status: int, text: str) -> Response:
+def text_response(status: int, text: str) -> HttpResponse:
     """Return a line of plain text."""
-    return Response(status=status, kind="text/plain; charset=utf-8", body=f"{text}\n".encode())
+    return HttpResponse(status=status, kind="text/plain; charset=utf-8", body=f"{text}\n".encode())
 
 
-def json_response(content: Any, *, status: int = 200) -> Response:
+def json_response(content: Any, *, status: int = 200) -> HttpResponse:
     """Return plain values as JSON."""
     body = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
-    return Response(status=status, kind="application/json", body=body)
+    return HttpResponse(status=status, kind="application/json", body=body)
 
 
-def read_request(head: bytes) -> Request:
+def read_http_request(head: bytes) -> HttpRequest:
     """Return the request whose line and headers are `head`.
 
     Raises:
@@ -95,10 +103,10 @@ def read_request(head: bytes) -> Request:
         headers[name] = value.strip()
     if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
         raise BadRequestError(413, "a request has no body here")
-    return Request(method=match[1], path=match[2].partition("?")[0], headers=headers)
+    return HttpRequest(method=match[1], path=match[2].partition("?")[0], headers=headers)
 
 
-def wire_bytes(answer: Response, *, has_body: bool = True) -> bytes:
+def wire_bytes(answer: HttpResponse, *, has_body: bool = True) -> bytes:
     """Return the answer as it goes over the wire; without its body for HEAD."""
     headers = {**_ALWAYS, "Content-Type": answer.kind, "Content-Length": str(len(answer.body)), **answer.headers}
     lines = [f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}", *(f"{k}: {v}" for k, v in headers.items())]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from edge.http.exchange import Request, Response, text_response
+from edge.http.exchange import HttpRequest, HttpResponse, text_response
 
 __all__ = ["refusal"]
 
 _OURS = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 
 
-def refusal(request: Request) -> Response | None:
+def refusal(request: HttpRequest) -> HttpResponse | None:
     """Return why the request is not answered; None where it is.
 
     A name of somebody else's that leads here (DNS rebinding) shows in Host. A page of somebody else's that asks here
@@ -28,7 +28,7 @@ def refusal(request: Request) -> Response | None:
     return None
 
 
-def _is_link(request: Request) -> bool:
+def _is_link(request: HttpRequest) -> bool:
     """A link that a person follows shows the page to that person alone; a frame or a picture would not."""
     headers = request.headers
     return headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"

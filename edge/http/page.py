@@ -8,7 +8,7 @@ import hashlib
 import importlib.resources
 import re
 
-from edge.http.exchange import Response
+from edge.http.exchange import HttpResponse
 
 __all__ = ["page_response", "picture_of", "picture_response"]
 
@@ -16,7 +16,7 @@ _PICTURE = re.compile(r"/pictures/([a-z0-9-]{1,32})\.jpg")
 
 
 @functools.cache
-def page_response() -> Response:
+def page_response() -> HttpResponse:
     """Return the page, with leave for its own script and style and for nothing else."""
     text = (importlib.resources.files("edge.http") / "page.html").read_text("utf-8")
     policy = (
@@ -24,12 +24,12 @@ def page_response() -> Response:
         "img-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
     )
     headers = {"Content-Security-Policy": policy}
-    return Response(status=200, kind="text/html; charset=utf-8", body=text.encode(), headers=headers)
+    return HttpResponse(status=200, kind="text/html; charset=utf-8", body=text.encode(), headers=headers)
 
 
-def picture_response(jpeg: bytes) -> Response:
+def picture_response(jpeg: bytes) -> HttpResponse:
     """Return a picture."""
-    return Response(status=200, kind="image/jpeg", body=jpeg)
+    return HttpResponse(status=200, kind="image/jpeg", body=jpeg)
 
 
 def picture_of(path: str) -> str | None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from edge.http.exchange import BadRequestError, Request, Response, read_request, text_response, wire_bytes
+from edge.http.exchange import BadRequestError, HttpRequest, HttpResponse, read_http_request, text_response, wire_bytes
 from edge.http.guard import refusal
 
 __all__ = ["HttpLimits", "HttpServer", "Listener", "Responder"]
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 _CLOSE_S = 3.0
 _BIND_EVERY_S = 10.0
 
-Responder = Callable[[Request], Response]
+Responder = Callable[[HttpRequest], HttpResponse]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ class HttpServer:
         has_body = True
         try:
             head = await asyncio.wait_for(self._read_head(connection, limits.head_bytes), limits.read_s)
-            request = read_request(head)
+            request = read_http_request(head)
             has_body = request.method != "HEAD"
             answer = await self._respond(listener, request)
         except BadRequestError as bad:
@@ -160,7 +160,7 @@ class HttpServer:
             answer = text_response(408, f"expected a whole request within {limits.read_s:g} s")
         await self._send(connection, wire_bytes(answer, has_body=has_body), limits.write_s)
 
-    async def _respond(self, listener: Listener, request: Request) -> Response:
+    async def _respond(self, listener: Listener, request: HttpRequest) -> HttpResponse:
         if request.method not in ("GET", "HEAD"):
             raise BadRequestError(405, "only GET and HEAD are answered")
         refused = refusal(request) if listener.is_tcp else None

@@ -23,7 +23,7 @@ from edge.media.threads import join_or_remember
 from edge.protocols import FrameSource
 from edge.types import Frame, FrameHeader, SourceCounts, StreamId, StreamState
 
-__all__ = ["Camera", "Phase", "StreamStatus"]
+__all__ = ["Camera", "CameraPhase", "StreamStatus"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ INSIDE = 8  # frames at most that a source has decoded and not given out yet
 TEARDOWN_S = 5.0
 
 
-class Phase(enum.Enum):
+class CameraPhase(enum.Enum):
     """Where in its life a camera is."""
 
     IDLE = "idle"
@@ -109,7 +109,7 @@ class Camera:
         self._closing = threading.Event()
         self._source: FrameSource | None = None
         self._past = SourceCounts()
-        self._phase = Phase.IDLE
+        self._phase = CameraPhase.IDLE
         self._status: StreamStatus | None = None
         self._due = 0.0
         self._streaming_since = 0.0
@@ -131,7 +131,7 @@ class Camera:
         return self._is_live
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> CameraPhase:
         """Where in its life it is."""
         return self._phase
 
@@ -187,11 +187,11 @@ class Camera:
         with self._lock:
             self._stop_watch()
             self._drop_source()
-            self._phase = Phase.CLOSED
+            self._phase = CameraPhase.CLOSED
 
     def _step(self, left_s: float) -> Frame | None:
         """Do what the phase asks for, for at most `left_s`."""
-        if self._phase is Phase.BACKOFF:
+        if self._phase is CameraPhase.BACKOFF:
             self._closing.wait(min(left_s, WATCH_S) if self._watch else min(left_s, self.due_in_s))
             if self._is_due() and not self._closing.is_set():
                 self._reconnects += 1
@@ -231,7 +231,7 @@ class Camera:
         if self._is_endless:
             return self.due_in_s
         # Of a file only the time counts in which it was read, and one that is paced may hold still later on.
-        is_paced = self._is_live and self._phase is Phase.STREAMING
+        is_paced = self._is_live and self._phase is CameraPhase.STREAMING
         return math.inf if is_paced else FILE_SILENCE_S - self._silent_s
 
     def _is_moving_on(self, source: FrameSource) -> bool:
@@ -251,7 +251,7 @@ class Camera:
         return True
 
     def _connect(self) -> None:
-        self._phase = Phase.CONNECTING
+        self._phase = CameraPhase.CONNECTING
         self._stop_watch()
         self._silent_s, self._decoded_in_silence = 0.0, 0
         self._due = self._clock() + self._first_frame_s
@@ -268,8 +268,8 @@ class Camera:
     def _accept(self, frame: Frame) -> Frame:
         """Number and time a frame as one stream, over all connections."""
         now = self._clock()
-        if self._phase is Phase.CONNECTING:
-            self._phase = Phase.STREAMING
+        if self._phase is CameraPhase.CONNECTING:
+            self._phase = CameraPhase.STREAMING
             self._streaming_since = now
             if self._last is not None:
                 pause_ns = frame.header.read_at_ns - self._last.read_at_ns
@@ -289,17 +289,17 @@ class Camera:
         """End the connection; wait for the next one, or raise where there is none."""
         if self._closing.is_set():
             return
-        streamed_s = self._clock() - self._streaming_since if self._phase is Phase.STREAMING else 0.0
+        streamed_s = self._clock() - self._streaming_since if self._phase is CameraPhase.STREAMING else 0.0
         with self._lock:
             self._drop_source()
         if not self._is_endless:
-            self._phase = Phase.ENDED
+            self._phase = CameraPhase.ENDED
             is_end = isinstance(error, EndOfStream)
             self._report(StreamState.ENDED if is_end else StreamState.DOWN, error.problem)
             raise error
         is_refused = not isinstance(error, SourceError) or error.is_permanent
         self._due = self._clock() + self._backoff.delay_s(streamed_s=streamed_s, is_refused=is_refused)
-        self._phase = Phase.BACKOFF
+        self._phase = CameraPhase.BACKOFF
         with self._lock:
             if self._begin_watch is not None and not self._closing.is_set():
                 self._watch = self._begin_watch(is_refused)
@@ -310,7 +310,7 @@ class Camera:
         source, self._source = self._source, None
         if source is None:
             return
-        self._phase = Phase.TEARDOWN
+        self._phase = CameraPhase.TEARDOWN
         helper = threading.Thread(target=source.close, name=f"teardown {self._stream}", daemon=True)
         helper.start()
         if not join_or_remember(helper, TEARDOWN_S):
@@ -321,7 +321,7 @@ class Camera:
     def _patience_s(self) -> float:
         if not self._is_endless:
             return FILE_SILENCE_S
-        return self._stall_s if self._phase is Phase.STREAMING else self._first_frame_s
+        return self._stall_s if self._phase is CameraPhase.STREAMING else self._first_frame_s
 
     def _report(self, state: StreamState, reason: str, *, remedy: str = "") -> None:
         before = self._status

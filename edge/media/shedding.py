@@ -13,10 +13,17 @@ class Shedding:
     """Frames above `max_fps` are let go behind the decoder; None: no limit.
 
     With `skips`, pictures that no other picture refers to are not even decoded, where the stream has such.
+
+    Raises:
+        ValueError: if the limit is not positive.
     """
 
     max_fps: float | None = None
     skips: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_fps is not None and self.max_fps <= 0:
+            raise ValueError(f"max_fps is positive, got {self.max_fps}")
 
 
 EVERYTHING = Shedding()

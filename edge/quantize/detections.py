@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from edge.engine.kind import BuildRequest
+from edge.engine.kind import EngineRequest
 from edge.engine.select import build_and_load
 from edge.protocols import Engine
 from edge.quantize.crew import ReadImage
@@ -35,7 +35,7 @@ class Detecting(StillsWork):
     def open(self) -> _Detecting:
         """Return an engine with a decoder behind it."""
         options = self.kind.options_type()
-        request = BuildRequest(precision=self.precision, max_batch=self.max_batch, options=options)
+        request = EngineRequest(precision=self.precision, max_batch=self.max_batch, options=options)
         return _Detecting(build_and_load(self.kind, self.forms, request), coco_detector(self.forms.spec))
 
 

@@ -11,7 +11,7 @@ from edge.calibrate.apply import usable_table
 from edge.calibrate.cache import CalibrationCache, cache_text, read_cache
 from edge.calibrate.convert import cache_from_table, table_from_cache, table_from_qdq
 from edge.calibrate.dynamic_ranges import ranges_text
-from edge.calibrate.files import write_all, write_whole
+from edge.calibrate.files import write_all, write_bytes
 from edge.calibrate.lint.check import lint_table
 from edge.calibrate.lint.facts import ModelFacts, facts_of_graph
 from edge.calibrate.lint.finding import Finding
@@ -88,7 +88,7 @@ def export_table(
     """
     table = read_table(path)
     cache = cache_from_table(table, tensorrt=tensorrt, calibrator=calibrator)
-    write_whole(out, cache_text(cache).encode())
+    write_bytes(out, cache_text(cache).encode())
     return table, cache
 
 
@@ -104,7 +104,7 @@ def export_ranges(path: Path, *, out: Path) -> CalibrationTable:
         text = ranges_text(table)
     except CalibrationError as error:
         raise CalibrationError(f"{path}: {error.problem}", hint=error.hint) from error
-    write_whole(out, text.encode())
+    write_bytes(out, text.encode())
     return table
 
 
@@ -137,5 +137,5 @@ def write_qdq(path: Path, *, model: Path, out: Path, form: QdqForm) -> QdqModel:
     file = read_model_file(model)
     spec = inspect_file(file)
     made = Forms(spec, usable_table(path, spec, file.graph), file=file).qdq_model(form)
-    write_whole(out, made.model)
+    write_bytes(out, made.model)
     return made

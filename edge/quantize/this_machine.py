@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from edge.calibrate.apply import usable_table
-from edge.engine.kind import BuildRequest, EngineKind, load_kind
+from edge.engine.kind import EngineKind, EngineRequest, load_kind
 from edge.engine.kinds import choose_kind
 from edge.engine.measuring import MeasuringKind, NodeMeter
 from edge.errors import ConfigError, EngineError
@@ -26,7 +26,7 @@ __all__ = [
     "ROUNDS",
     "Measured",
     "cores_of",
-    "is_this",
+    "is_this_machine",
     "measured_here",
     "precisions_here",
     "require_processor",
@@ -77,7 +77,7 @@ class Measured:
         return max(*spreads, _LEAST_NOISE)
 
 
-def is_this(name: str) -> bool:
+def is_this_machine(name: str) -> bool:
     """Return whether `--machine` names this machine, or some of its cores."""
     return name.strip().lower().partition("/")[0] == THIS
 
@@ -219,7 +219,7 @@ class _Runs:
 
     def _meter(self, spec: ModelSpec, precision: Precision) -> NodeMeter:
         account = self._accounts.by_precision[precision]
-        request = BuildRequest(precision=precision, max_batch=account.batch, options=self._kind.options_type())
+        request = EngineRequest(precision=precision, max_batch=account.batch, options=self._kind.options_type())
         plan = self._kind.build(self._forms, request)
         return self._kind.node_meter(
             dataclasses.replace(spec, is_quantized=precision is Precision.INT8),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-__all__ = ["Device", "DeviceStanding", "ReleaseOutcome", "standing_of"]
+__all__ = ["DeviceStanding", "ReleaseOutcome", "RolloutDevice", "standing_of"]
 
 # What is wrong with this release on this device; the rest is the network's, or a lock that somebody holds.
 _FINAL = ("verify.", "preflight.", "build.", "smoke.", "request.")
@@ -39,7 +39,7 @@ class ReleaseOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class RolloutDevice:
     """The last words of one device.
 
     Attributes:
@@ -58,7 +58,7 @@ class Device:
 
 
 def standing_of(
-    device: Device,
+    device: RolloutDevice,
     release: str,
     *,
     began_at: datetime,

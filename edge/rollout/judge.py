@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from edge.rollout.device import Device, DeviceStanding, standing_of
+from edge.rollout.device import DeviceStanding, RolloutDevice, standing_of
 from edge.rollout.rules import Rules
 from edge.rollout.state import RingState, RolloutState
 
-__all__ = ["Decision", "RingTally", "judge", "tally_of"]
+__all__ = ["Decision", "RingTally", "judge_rollout", "tally_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Decision:
     is_reached: bool = False
 
 
-def tally_of(state: RolloutState, ring: RingState, devices: Iterable[Device], *, now: datetime) -> RingTally:
+def tally_of(state: RolloutState, ring: RingState, devices: Iterable[RolloutDevice], *, now: datetime) -> RingTally:
     """Return how the devices of a ring stand; of one that has not begun, as if it did now."""
     began_at = now if ring.began_at is None else ring.began_at
     found = {
@@ -78,7 +78,7 @@ def tally_of(state: RolloutState, ring: RingState, devices: Iterable[Device], *,
     return RingTally(ring.name, max(ring.known, len(found)), found)
 
 
-def judge(state: RolloutState, tallies: Sequence[RingTally], *, now: datetime) -> Decision:
+def judge_rollout(state: RolloutState, tallies: Sequence[RingTally], *, now: datetime) -> Decision:
     """Return what is to be done with a rollout that is running; `tallies` are of its rings that have begun, in order.
 
     A failure counts in every ring that has begun, so that a release that turns out to be bad later is stopped, too.

@@ -10,14 +10,14 @@ import msgspec
 
 from edge.rollout.rules import Rules
 
-__all__ = ["Phase", "RingState", "RolloutState", "RolloutStep", "decode_state", "encode_state"]
+__all__ = ["RingState", "RolloutPhase", "RolloutState", "RolloutStep", "decode_rollout", "encode_rollout"]
 
 _MOST_STEPS = 200
 _Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
 _Release = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{12}$")]
 _Word = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9-]{1,32}$")]
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
-Phase = Literal["running", "stopped", "done"]
+RolloutPhase = Literal["running", "stopped", "done"]
 
 
 class RingState(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class RolloutState(msgspec.Struct, frozen=True, kw_only=True):
     release: _Release
     digest: _Digest
     sequence: int
-    phase: Phase = "running"
+    phase: RolloutPhase = "running"
     why: str | None = None
     rules: Rules
     rings: Annotated[tuple[RingState, ...], msgspec.Meta(min_length=1)]
@@ -108,12 +108,12 @@ class RolloutState(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(changed if ring.name == changed.name else ring for ring in self.rings)
 
 
-def encode_state(state: RolloutState) -> bytes:
+def encode_rollout(state: RolloutState) -> bytes:
     """Return the JSON text."""
     return msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n"
 
 
-def decode_state(content: bytes) -> RolloutState:
+def decode_rollout(content: bytes) -> RolloutState:
     """Return what a text says; ValueError if it is no such text."""
     try:
         return msgspec.json.decode(content, type=RolloutState)

@@ -13,7 +13,7 @@ from typing import Any
 
 from edge.errors import DeployError
 
-__all__ = ["MAX_BLOB_BYTES", "MAX_JSON_BYTES", "Blob", "Frame", "Message", "encode", "read_frame"]
+__all__ = ["MAX_BLOB_BYTES", "MAX_JSON_BYTES", "Blob", "Frame", "Message", "encode_frame", "read_frame"]
 
 MAX_JSON_BYTES = 256 * 1024
 MAX_BLOB_BYTES = 1024 * 1024
@@ -41,7 +41,7 @@ class Blob:
 Frame = Message | Blob
 
 
-def encode(frame: Frame) -> bytes:
+def encode_frame(frame: Frame) -> bytes:
     """Return the frame as it goes over the wire.
 
     Raises:

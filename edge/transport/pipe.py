@@ -8,7 +8,7 @@ import select
 
 from edge.deadline import Deadline
 from edge.errors import DeployError
-from edge.transport.frames import Frame, encode, read_frame
+from edge.transport.frames import Frame, encode_frame, read_frame
 from edge.untrusted import cleaned
 
 __all__ = ["PipeChannel"]
@@ -40,7 +40,7 @@ class PipeChannel:
         if self._is_closed:
             raise _closed()
         deadline = Deadline.after(timeout_s)
-        rest = memoryview(encode(frame))
+        rest = memoryview(encode_frame(frame))
         while rest:
             try:
                 rest = rest[os.write(self._write, rest) :]

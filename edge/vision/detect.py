@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.types import Detections, EngineOutput, HeadFamily, Letterbox
-from edge.vision.heads import Candidates, Head, decode
+from edge.vision.heads import Candidates, Head, decode_output
 from edge.vision.letterbox import source_from_canvas_xyxy
 from edge.vision.nms import kept_by_nms
 
@@ -43,12 +43,12 @@ class Detector:
             class_ids: of the B frames, the classes that are wanted, None for all; None: all classes of all frames. What
                 is not wanted does not count towards `max_detections`.
         """
-        candidates = decode(output, self.head, score_threshold=self.score_threshold)
+        candidates = decode_output(output, self.head, score_threshold=self.score_threshold)
         found = candidates if class_ids is None else _of_classes(candidates, class_ids)
         kept = self._kept(found)
-        kept = kept[np.argsort(found.row[kept], kind="stable")]
-        row, score, class_id = found.row[kept], found.score[kept], found.class_id[kept]
-        xyxy = source_from_canvas_xyxy(found.xyxy[kept], letterboxes, row)
+        kept = kept.take(found.row.take(kept).argsort(kind="stable"))
+        row, score, class_id = found.row.take(kept), found.score.take(kept), found.class_id.take(kept)
+        xyxy = source_from_canvas_xyxy(found.xyxy.take(kept, axis=0), letterboxes, row)
         ends = np.searchsorted(row, np.arange(len(letterboxes) + 1)).tolist()
         spans = [slice(first, min(end, first + self.max_detections)) for first, end in itertools.pairwise(ends)]
         # Copies: a result is kept for longer than the batch.

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from edge.errors import TensorMismatchError
 from edge.types import CandidateRows, EngineOutput, HeadFamily, ImageSize
 
-__all__ = ["Candidates", "Head", "cells_of", "decode", "xyxy_from_cxcywh"]
+__all__ = ["Candidates", "Head", "cells_of", "decode_output", "xyxy_from_cxcywh"]
 
 FloatArray = NDArray[np.float32]
+_Scored = tuple[NDArray[np.int64], FloatArray, NDArray[np.int32]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ class Candidates:
         )
 
 
-def decode(output: EngineOutput, head: Head, *, score_threshold: float) -> Candidates:
+def decode_output(output: EngineOutput, head: Head, *, score_threshold: float) -> Candidates:
     """Return every box whose score is above `score_threshold`: its best class, or each class where `head` says so.
 
     Args:
@@ -80,7 +81,7 @@ def decode(output: EngineOutput, head: Head, *, score_threshold: float) -> Candi
         TensorMismatchError: if cells above `score_threshold` were left out of `output`.
     """
     if isinstance(output, CandidateRows):
-        found = _of_candidates(output, head.family, score_threshold)
+        found = _of_candidates(output, head, score_threshold)
     else:
         found = _cells_above(output, head.family, score_threshold)
     return _DECODERS[head.family](found, head, score_threshold)
@@ -88,8 +89,11 @@ def decode(output: EngineOutput, head: Head, *, score_threshold: float) -> Candi
 
 def xyxy_from_cxcywh(cxcywh: FloatArray) -> FloatArray:
     """Return corners of boxes given by centre and size; both float32 (M, 4)."""
-    half = cxcywh[:, 2:] / 2
-    return np.concatenate([cxcywh[:, :2] - half, cxcywh[:, :2] + half], axis=1)
+    centre, half = cxcywh[:, :2], cxcywh[:, 2:] / 2
+    xyxy = np.empty_like(cxcywh)
+    np.subtract(centre, half, out=xyxy[:, :2])
+    np.add(centre, half, out=xyxy[:, 2:])
+    return xyxy
 
 
 @functools.lru_cache(maxsize=8)
@@ -117,24 +121,32 @@ def _cells_above(output: FloatArray, family: HeadFamily, score_threshold: float)
     return CandidateRows(row=row, cell=cell, values=values, score_threshold=score_threshold)
 
 
-def _of_candidates(found: CandidateRows, family: HeadFamily, score_threshold: float) -> CandidateRows:
-    """Return the cells that `_cells_above` would have found in the whole output."""
+def _of_candidates(found: CandidateRows, head: Head, score_threshold: float) -> CandidateRows:
+    """Return what `_cells_above` would have found in the whole output, and others that decoding leaves out."""
     if score_threshold < found.score_threshold:
         raise TensorMismatchError(
             f"detections above {score_threshold:g} are wanted of an engine that keeps those above "
             f"{found.score_threshold:g} only"
         )
-    as_output = found.values.T[None] if family is HeadFamily.YOLOV8 else found.values[None]
-    kept = _cells_above(as_output, family, score_threshold)
+    values = found.values
+    if head.family is not HeadFamily.YOLOV8:
+        is_above = values[:, 4] > score_threshold
+    elif head.is_multi_label:
+        is_above = values[:, 4:].max(axis=1) > score_threshold
+    else:
+        return found  # decoding looks at the best class of each once more
+    kept = is_above.nonzero()[0]
     return CandidateRows(
-        row=found.row[kept.cell], cell=found.cell[kept.cell], values=kept.values, score_threshold=score_threshold
+        row=found.row.take(kept),
+        cell=found.cell.take(kept),
+        values=values.take(kept, axis=0),
+        score_threshold=score_threshold,
     )
 
 
 def _decode_yolov5(found: CandidateRows, head: Head, score_threshold: float) -> Candidates:
     index, score, class_id = _with_objectness(found.values, head, score_threshold)
-    xyxy = xyxy_from_cxcywh(found.values[index, :4])
-    return Candidates(row=found.row[index], cell=found.cell[index], xyxy=xyxy, score=score, class_id=class_id)
+    return _candidates(found, index, xyxy_from_cxcywh(found.values[index, :4]), score, class_id)
 
 
 def _decode_yolox(found: CandidateRows, head: Head, score_threshold: float) -> Candidates:
@@ -145,14 +157,12 @@ def _decode_yolox(found: CandidateRows, head: Head, score_threshold: float) -> C
     centre = (box[:, :2] + corner[cell]) * stride[cell]
     size = np.exp(box[:, 2:]) * stride[cell]
     xyxy = xyxy_from_cxcywh(np.concatenate([centre, size], axis=1))
-    return Candidates(row=found.row[index], cell=cell, xyxy=xyxy, score=score, class_id=class_id)
+    return _candidates(found, index, xyxy, score, class_id)
 
 
 def _decode_yolov8(found: CandidateRows, head: Head, score_threshold: float) -> Candidates:
-    index, class_id = _classes(found.values[:, 4:], head, score_threshold)
-    score = found.values[index, 4 + class_id]
-    xyxy = xyxy_from_cxcywh(found.values[index, :4])
-    return Candidates(row=found.row[index], cell=found.cell[index], xyxy=xyxy, score=score, class_id=class_id)
+    index, score, class_id = _classes(found.values[:, 4:], head, score_threshold)
+    return _candidates(found, index, xyxy_from_cxcywh(found.values[index, :4]), score, class_id)
 
 
 def _decode_yolov10(found: CandidateRows, head: Head, score_threshold: float) -> Candidates:
@@ -161,22 +171,25 @@ def _decode_yolov10(found: CandidateRows, head: Head, score_threshold: float) ->
     return Candidates(row=found.row, cell=found.cell, xyxy=values[:, :4], score=values[:, 4], class_id=class_id)
 
 
-def _with_objectness(
-    values: FloatArray, head: Head, score_threshold: float
-) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.int32]]:
-    scores = values[:, 5:] * values[:, 4:5]
-    index, class_id = _classes(scores, head, score_threshold)
-    return index, scores[index, class_id], class_id
+def _candidates(
+    found: CandidateRows, index: NDArray[np.int64], xyxy: FloatArray, score: FloatArray, class_id: NDArray[np.int32]
+) -> Candidates:
+    return Candidates(row=found.row.take(index), cell=found.cell.take(index), xyxy=xyxy, score=score, class_id=class_id)
 
 
-def _classes(scores: FloatArray, head: Head, score_threshold: float) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return for each candidate which line of `scores`, float32 (M, K), it comes from, and its class."""
+def _with_objectness(values: FloatArray, head: Head, score_threshold: float) -> _Scored:
+    return _classes(values[:, 5:] * values[:, 4:5], head, score_threshold)
+
+
+def _classes(scores: FloatArray, head: Head, score_threshold: float) -> _Scored:
+    """Return for each candidate which line of `scores`, float32 (M, K), it comes from, its score, and its class."""
     if head.is_multi_label:
         index, class_id = np.nonzero(scores > score_threshold)
-        return index, class_id.astype(np.int32)
+        return index, scores[index, class_id], class_id.astype(np.int32)
     best = scores.argmax(axis=1)
-    kept = np.flatnonzero(scores[np.arange(len(scores)), best] > score_threshold)
-    return kept, best[kept].astype(np.int32)
+    score = scores[np.arange(len(scores)), best]
+    kept = (score > score_threshold).nonzero()[0]
+    return kept, score.take(kept), best.take(kept).astype(np.int32)
 
 
 _DECODERS: dict[HeadFamily, Callable[[CandidateRows, Head, float], Candidates]] = {

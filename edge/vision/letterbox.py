@@ -61,9 +61,11 @@ def source_from_canvas_xyxy(
     Returns:
         float32 (N, 4), pixels of the source frame, clipped to it.
     """
-    ways = np.stack([_way_back(one) for one in letterboxes])[row]
-    source = (xyxy - ways[:, 0]) * ways[:, 1]
-    clipped: NDArray[np.float32] = np.clip(source, 0, ways[:, 2], out=source)
+    ways = np.array([_way_back(one) for one in letterboxes], np.float32).take(row, axis=0)
+    source = xyxy - ways[:, 0]
+    source *= ways[:, 1]
+    np.maximum(source, 0, out=source)
+    clipped: NDArray[np.float32] = np.minimum(source, ways[:, 2], out=source)
     return clipped
 
 

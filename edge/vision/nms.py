@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,16 +17,10 @@ _PAIRS_AT_ONCE = 1 << 18  # bounds the memory to some MiB however many candidate
 
 def iou_matrix(a_xyxy: FloatArray, b_xyxy: FloatArray) -> FloatArray:
     """Return the intersection over union of each pair: float32 (len(a), len(b)); 0 for empty boxes."""
-    a, b = a_xyxy[:, None], b_xyxy
-    side = np.minimum(a[..., 2:], b[:, 2:])
-    side -= np.maximum(a[..., :2], b[:, :2])
-    np.maximum(side, 0, out=side)
-    shared: FloatArray = side[..., 0] * side[..., 1]
-    union = _areas(a_xyxy)[:, None] + _areas(b_xyxy)
-    union -= shared
-    # Where the union is 0, so is what is shared.
-    shared /= np.maximum(union, _LEAST, out=union)
-    return shared
+    a, b = _corners(a_xyxy), _corners(b_xyxy)
+    side = np.minimum(a[2:, :, None], b[2:, None])
+    side -= np.maximum(a[:2, :, None], b[:2, None])
+    return _iou(side, _areas(a)[:, None] + _areas(b))
 
 
 def kept_by_nms(
@@ -41,19 +37,20 @@ def kept_by_nms(
         group: int64 (M,), boxes of different groups never suppress each other.
     """
     order = np.lexsort((-score, group))
-    first, second = _overlapping_pairs(xyxy[order], group[order], iou_threshold)
+    first, second = _overlapping_pairs(xyxy.take(order, axis=0), group.take(order), iou_threshold)
     kept = order[_kept_of_pairs(len(order), first, second)]
-    return kept[np.lexsort((kept, -score[kept]))]
+    return kept.take(np.lexsort((kept, -score.take(kept))))
 
 
 def _kept_of_pairs(count: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.bool_]:
     # Greedy suppression is the fixed point of "kept = not suppressed by a kept one before me"; it is reached after as
     # many rounds as the longest chain of overlaps, mostly two or three.
     kept: NDArray[np.bool_] = np.ones(count, np.bool_)
+    kept[second] = False
     while True:
         settled: NDArray[np.bool_] = np.ones(count, np.bool_)
-        settled[second[kept[first]]] = False
-        if np.array_equal(settled, kept):
+        settled[second[kept.take(first)]] = False
+        if np.count_nonzero(settled != kept) == 0:
             return kept
         kept = settled
 
@@ -65,35 +62,65 @@ def _overlapping_pairs(
 
     Only pairs of one group are ever made: of the boxes of a batch, most differ in frame or class.
     """
-    index = np.arange(len(group))
-    after_me = np.searchsorted(group, group, side="right") - index - 1
-    ends = np.cumsum(after_me)
-    found = []
+    after_me = np.searchsorted(group, group, side="right")
+    after_me -= np.arange(1, len(group) + 1)
+    found = [
+        _overlapping_pairs_of(slice(*span), after_me, xyxy, iou_threshold) for span in _portions(after_me.cumsum())
+    ]
+    if len(found) == 1:
+        return found[0]
+    nothing = np.empty(0, np.int64)
+    return np.concatenate([nothing, *(one for one, _ in found)]), np.concatenate([nothing, *(two for _, two in found)])
+
+
+def _portions(pairs_until: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield spans of boxes of which each has few enough pairs; `pairs_until` counts those of a box and all before."""
     start = 0
-    while start < len(group):
-        done = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, done + _PAIRS_AT_ONCE, side="right")))
-        first = np.repeat(index[start:stop], after_me[start:stop])
-        within = np.arange(len(first)) - np.repeat(ends[start:stop] - after_me[start:stop] - done, after_me[start:stop])
-        second = first + 1 + within
-        overlaps = _iou_of_pairs(xyxy[first], xyxy[second]) > iou_threshold
-        found.append((first[overlaps], second[overlaps]))
+    while start < len(pairs_until):
+        done = pairs_until[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(pairs_until, done + _PAIRS_AT_ONCE, side="right")))
+        yield start, stop
         start = stop
-    if not found:
-        return index, index
-    return np.concatenate([one for one, _ in found]), np.concatenate([other for _, other in found])
 
 
-def _iou_of_pairs(a_xyxy: FloatArray, b_xyxy: FloatArray) -> FloatArray:
-    """Return the intersection over union of row i of `a_xyxy` and row i of `b_xyxy`."""
-    side = np.minimum(a_xyxy[:, 2:], b_xyxy[:, 2:]) - np.maximum(a_xyxy[:, :2], b_xyxy[:, :2])
-    shared = np.maximum(side[:, 0], 0) * np.maximum(side[:, 1], 0)
-    union = _areas(a_xyxy) + _areas(b_xyxy) - shared
-    iou: FloatArray = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-    return iou
+def _overlapping_pairs_of(
+    boxes: slice, after_me: NDArray[np.int64], xyxy: FloatArray, iou_threshold: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return those pairs whose better box is one of `boxes`, each of which has `after_me` others behind it."""
+    counts, index = after_me[boxes], np.arange(boxes.start, boxes.stop)
+    first = index.repeat(counts)
+    # The pairs of a box count on from its own index; those of all boxes are numbered through.
+    second = np.arange(len(first))
+    second += (index + 1 + counts - counts.cumsum()).repeat(counts)
+    overlaps = (_iou_of_pairs(xyxy, first, second) > iou_threshold).nonzero()[0]
+    return first.take(overlaps), second.take(overlaps)
 
 
-def _areas(xyxy: FloatArray) -> FloatArray:
-    side = np.maximum(xyxy[:, 2:] - xyxy[:, :2], 0)
-    areas: FloatArray = side[:, 0] * side[:, 1]
+def _iou_of_pairs(xyxy: FloatArray, first: NDArray[np.int64], second: NDArray[np.int64]) -> FloatArray:
+    """Return the intersection over union of each pair; 0 for empty boxes."""
+    corners = _corners(xyxy)
+    areas, a, b = _areas(corners), corners.take(first, axis=1), corners.take(second, axis=1)
+    side = np.minimum(a[2:], b[2:])
+    side -= np.maximum(a[:2], b[:2])
+    return _iou(side, areas.take(first) + areas.take(second))
+
+
+def _iou(side: FloatArray, areas: FloatArray) -> FloatArray:
+    """Return the IoU of pairs: `side` (2, ...) of what they share, below 0 where that is nothing, `areas` of both."""
+    np.maximum(side, 0, out=side)
+    shared: FloatArray = side[0] * side[1]
+    areas -= shared
+    # Where the union is 0, so is what is shared.
+    shared /= np.maximum(areas, _LEAST, out=areas)
+    return shared
+
+
+def _corners(xyxy: FloatArray) -> FloatArray:
+    """Return (4, M): over boxes that lie one after the other, numpy would begin anew for each."""
+    return np.ascontiguousarray(xyxy.T)
+
+
+def _areas(corners: FloatArray) -> FloatArray:
+    side = np.maximum(corners[2:] - corners[:2], 0)
+    areas: FloatArray = side[0] * side[1]
     return areas

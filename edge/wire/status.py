@@ -21,7 +21,7 @@ __all__ = [
     "MomentReport",
     "StateReport",
     "StatusAnswer",
-    "StreamReport",
+    "StreamHealthReport",
     "TakesReport",
     "UnitReport",
 ]
@@ -100,7 +100,7 @@ class BadReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamReport:
+class StreamHealthReport:
     """One stream: its state, frames decoded and inferred."""
 
     state: str
@@ -121,7 +121,7 @@ class HealthReport:
     age_p95_ms: float | None
     mqtt_connected: bool | None
     mqtt_acknowledged: int
-    streams: Mapping[str, StreamReport]
+    streams: Mapping[str, StreamHealthReport]
     age_s: float
 
 

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from edge.calibrate.apply import usable_table
-from edge.engine.kind import BuildRequest, QdqForm, load_kind
+from edge.engine.kind import EngineRequest, QdqForm, load_kind
 from edge.engine.select import build_and_load
 from edge.evaluate.bootstrap import error_of_difference
 from edge.evaluate.coco_map import Accumulator
@@ -27,7 +27,7 @@ from edge.quantize.detections import coco_detector
 from edge.quantize.feed import run_stills
 from edge.quantize.forms import Forms
 from edge.types import Precision
-from edge.vision.heads import Head, decode
+from edge.vision.heads import Head, decode_output
 from tests.bench.others import _sure
 
 BEST, LOWEST, SURE = 64, 1e-5, 0.05
@@ -38,7 +38,7 @@ def main() -> None:
     spec, kind = inspect_model(model), load_kind("openvino")
     forms = Forms(spec, usable_table(table, spec))
     engines = [
-        build_and_load(kind, forms, BuildRequest(precision=precision, max_batch=1, options=kind.options_type()))
+        build_and_load(kind, forms, EngineRequest(precision=precision, max_batch=1, options=kind.options_type()))
         for precision in (Precision.FP32, Precision.INT8)
     ]
     paths, detector = list_images(images), coco_detector(spec)
@@ -55,9 +55,9 @@ def main() -> None:
             given = labels.truth(path.stem, ran[0][0][0][0].source_size)
             for accumulator, one in zip(labelled, (exact, found), strict=True):
                 accumulator.add(path.stem, one, given)
-        one, other = (decode(out, head, score_threshold=LOWEST) for _, out in ran)
+        one, other = (decode_output(out, head, score_threshold=LOWEST) for _, out in ran)
         best.append(error_of_best(best_candidates(one, BEST), other, spec.family))
-        one, other = (decode(out, head, score_threshold=SURE) for _, out in ran)
+        one, other = (decode_output(out, head, score_threshold=SURE) for _, out in ran)
         parities.append(compare_candidates(one, other, spec.family))
     weight = statistics.fmean(parity.weight for parity in parities)
     sure = [parity.error_for(weight) for parity in parities]

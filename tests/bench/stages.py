@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.support.clips import write_clip
@@ -17,9 +17,13 @@ from tests.support.models import yolov8
 from tests.support.mosquitto import Mosquitto
 from tests.support.rtsp import RtspMount, RtspServer
 
-__all__ = ["FPS", "OBJECTS", "STREAMS", "measure_stages"]
+__all__ = ["FPS", "OBJECTS", "STREAMS", "is_met", "measure_stages"]
 
 STREAMS, FPS, OBJECTS = 8, 30, 12
+# So many cameras in turn, until one is too many; a batch has 64 rows at most.
+MORE_STREAMS = (16, 24, 32, 40, 48, 56, 64)
+_MET = 0.99  # of the frames that cameras send
+WALL_S = 5.0  # for each number of cameras: all of them together take minutes
 ROOT = Path(__file__).parents[2]
 _TRACKING = {
     "zones": [
@@ -31,25 +35,51 @@ _TRACKING = {
 
 
 def measure_stages(folder: Path, *, seconds: float) -> dict[str, dict]:
-    """Return microseconds of CPU per frame by stage, for each way in which they are measured."""
+    """Return microseconds of CPU per frame by stage, for each way in which they are measured, and the wall of each."""
     clip = write_clip(folder / "stages.h264", count=90, width=640, height=360, gop=30)
     model = yolov8(folder / "stages.onnx", size=640, classes=80)
-    mounts = {f"/{i}": RtspMount(str(clip), "h264") for i in range(STREAMS)}
+    mounts = {f"/{i}": RtspMount(str(clip), "h264") for i in range(MORE_STREAMS[-1])}
     options = ("max_inflight_messages 0",)
     with RtspServer(mounts) as cameras, Mosquitto(folder / "broker", options=options) as broker:
-        moving = [{"id": f"s{i}", "uri": cameras.url(f"/{i}")} for i in range(STREAMS)]
+        cameras_of = {
+            "RTSP": [{"id": f"s{i}", "uri": cameras.url(f"/{i}")} for i in range(MORE_STREAMS[-1])],
+            "raw": [
+                {"id": f"s{i}", "uri": f"test://?width=640&height=360&fps={FPS}&pattern=black"}
+                for i in range(MORE_STREAMS[-1])
+            ],
+        }
+        moving = cameras_of["RTSP"][:STREAMS]
         idle = [{"id": f"s{i}", "uri": "test://?width=640&height=360&fps=1", "stall_s": 20} for i in range(STREAMS)]
         followed = [{**stream, "tracking": _TRACKING} for stream in moving]
 
-        def run(streams: Sequence[dict], output: str = "candidates") -> dict:
+        def run(streams: Sequence[dict], output: str = "candidates", *, seconds: float = seconds) -> dict:
             return _run(_pipeline(folder, model, streams, broker.port), output, seconds=seconds)
+
+        def run_shortly(streams: Sequence[dict]) -> dict:
+            return run(streams, seconds=min(seconds, WALL_S))
 
         return {
             "candidates": run(moving),
             "whole output": run(moving, "raw"),
             "followed": run(followed),
             "idle": run(idle),
+            "wall": {kind: _until_too_many(streams, run_shortly) for kind, streams in cameras_of.items()},
         }
+
+
+def is_met(count: int, found: dict) -> bool:
+    """Return whether so many cameras were served."""
+    return found["fps"] >= _MET * count * FPS
+
+
+def _until_too_many(streams: Sequence[dict], run: Callable[[Sequence[dict]], dict]) -> dict[int, dict]:
+    """Return what was measured for more and more streams; the last ones are those that were too many."""
+    found: dict[int, dict] = {}
+    for count in MORE_STREAMS:
+        found[count] = run(streams[:count])
+        if not is_met(count, found[count]):
+            break
+    return found
 
 
 def _pipeline(folder: Path, model: Path, streams: Sequence[dict], port: int) -> Path:
@@ -59,7 +89,7 @@ def _pipeline(folder: Path, model: Path, streams: Sequence[dict], port: int) -> 
         "device": "bench",
         "model": {"onnx": str(model)},
         "streams": streams,
-        "batch": {"max_frames": STREAMS},
+        "batch": {"max_frames": len(streams)},
         "mqtt": {"host": "127.0.0.1", "port": port, "tls": False},
         "publish": {"mode": "all"},
     }

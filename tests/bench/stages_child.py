@@ -6,7 +6,9 @@ Each thread's own CPU time, by the kernel; inside the threads of pullers and inf
 from __future__ import annotations
 
 import collections
+import dataclasses
 import json
+import os
 import sys
 import threading
 import time
@@ -23,6 +25,7 @@ from edge.runtime.serve.service import Service
 from edge.types import CandidateRows, Precision
 
 WARM_UP_S = 3.0
+START_S = 20.0  # until each stream has given a frame
 INFER_S = 0.008
 
 
@@ -103,6 +106,34 @@ def _thread_ns():
     return found
 
 
+@dataclasses.dataclass(frozen=True)
+class Noted:
+    """How it stands at a time; nanoseconds of the CPU since the start."""
+
+    at_ns: int
+    frames: int
+    dropped: int
+    process_ns: int
+    idle_ns: int
+    threads_ns: collections.Counter
+    spent_ns: collections.Counter
+
+
+def _noted(parts, spent):
+    streams = [parts.counters.of_stream(source.stream) for source in parts.sources]
+    dropped = [*(one.dropped for one in streams), *(source.counts().dropped for source in parts.sources)]
+    idle_ticks = int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[4])
+    return Noted(
+        at_ns=time.monotonic_ns(),
+        frames=sum(one.inferred for one in streams),
+        dropped=sum(sum(reasons.values()) for reasons in dropped),
+        process_ns=time.process_time_ns(),
+        idle_ns=idle_ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK"),
+        threads_ns=_thread_ns(),
+        spent_ns=spent.ns.copy(),
+    )
+
+
 class _Timed:
     """Stands before an object, with some of its methods timed."""
 
@@ -150,15 +181,14 @@ def main(path, seconds, objects, output):
     stop = threading.Event()
     noted = []
 
-    def note():
-        frames = sum(parts.counters.of_stream(source.stream).inferred for source in parts.sources)
-        noted.append((time.monotonic(), frames, _thread_ns(), spent.ns.copy()))
-
     def watch():
         stop.wait(WARM_UP_S)
-        note()
+        deadline_s = time.monotonic() + START_S
+        while time.monotonic() < deadline_s and not stop.is_set() and not _has_all(parts):
+            stop.wait(0.1)
+        noted.append(_noted(parts, spent))
         stop.wait(seconds)
-        note()
+        noted.append(_noted(parts, spent))
         stop.set()
 
     threading.Thread(target=watch, name="watch", daemon=True).start()
@@ -166,9 +196,13 @@ def main(path, seconds, objects, output):
     print(json.dumps(_account(*noted)))
 
 
+def _has_all(parts):
+    return all(parts.counters.of_stream(source.stream).inferred for source in parts.sources)
+
+
 def _account(before, after):
-    elapsed_s, frames = after[0] - before[0], after[1] - before[1]
-    threads, inside = after[2] - before[2], after[3] - before[3]
+    elapsed_ns, frames = after.at_ns - before.at_ns, after.frames - before.frames
+    threads, inside = after.threads_ns - before.threads_ns, after.spent_ns - before.spent_ns
     pull = threads["pull"] - inside["batcher"] - inside["copy"]
     of_infer = inside["detect"] + inside["counters"] + inside["publish"] + inside["take"]
     stages_ns = {
@@ -182,10 +216,15 @@ def _account(before, after):
         "service": threads["MainThread"],
     }
     return {
-        "fps": frames / elapsed_s,
+        "fps": frames * 1e9 / elapsed_ns,
+        "dropped_fps": (after.dropped - before.dropped) * 1e9 / elapsed_ns,
         "stages_us": {name: ns / 1e3 / frames for name, ns in stages_ns.items()},
         "others_us": threads["others"] / 1e3 / frames,
-        "pulling_share": pull / 1e9 / elapsed_s,
+        "pulling_share": pull / elapsed_ns,
+        # Copying gives the interpreter up.
+        "interpreter_cores": (sum(stages_ns.values()) - stages_ns["copy"]) / elapsed_ns,
+        "process_cores": (after.process_ns - before.process_ns) / elapsed_ns,
+        "idle_cores": (after.idle_ns - before.idle_ns) / elapsed_ns,
     }
 
 

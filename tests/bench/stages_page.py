@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
-from tests.bench.stages import FPS, OBJECTS, STREAMS
+from tests.bench.stages import FPS, OBJECTS, STREAMS, is_met
 
 __all__ = ["STAGES_TITLE", "render_stages", "with_section"]
 
 STAGES_TITLE = "## Interpreter time per frame"
 STAGES_BUDGET_US = 200
 TRACKING_BUDGET_US = 150
+_OUT = 0.1  # of a core, or of all of them: less than that left is nothing
 _COLUMNS = ("candidates", "whole output", "followed")
 
 
@@ -42,6 +43,44 @@ def render_stages(found: Mapping[str, dict]) -> Iterator[str]:
     idle = 100 * found["idle"]["pulling_share"] / STREAMS
     yield f"A camera of one frame per second costs its reader {idle:.2f} % of a core."
     yield ""
+    yield from _render_wall(found["wall"])
+
+
+def _render_wall(wall: Mapping[str, Mapping[int, dict]]) -> Iterator[str]:
+    yield f"More and more cameras of {FPS} fps in one process, to the first number that is too many. Cores: of Python's"
+    yield "threads without the copying, of the whole process, and those that nobody used. `RTSP`: as above, server and"
+    yield "broker on the same machine; `raw`: black pictures of GStreamer's own, converted to RGB and not decoded."
+    yield ""
+    yield "| cameras | asked fps | inferred fps | dropped fps | us per frame | Python | process | idle |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for kind, runs in wall.items():
+        for count, one in runs.items():
+            cores = " | ".join(f"{one[name]:.2f}" for name in ("interpreter_cores", "process_cores", "idle_cores"))
+            yield (
+                f"| {count} {kind} | {count * FPS} | {one['fps']:.0f} | {one['dropped_fps']:.0f} "
+                f"| {sum(one['stages_us'].values()):.0f} | {cores} |"
+            )
+    yield ""
+    for kind, runs in wall.items():
+        yield _wall_of(kind, runs)
+    yield ""
+
+
+def _wall_of(kind: str, runs: Mapping[int, dict]) -> str:
+    served = [count for count, one in runs.items() if is_met(count, one)]
+    most = (
+        f"{kind}: one process serves {runs[served[-1]]['fps']:.0f} frames per second" if served else f"{kind}: too many"
+    )
+    count, last = list(runs.items())[-1]
+    if count in served:
+        return f"{most}; more cameras than that were not tried."
+    if last["interpreter_cores"] > 1 - _OUT:
+        missing = "Python, which one core runs at a time"
+    elif last["idle_cores"] < _OUT * (os.cpu_count() or 1):
+        missing = "the machine's cores"
+    else:
+        missing = "neither Python nor cores"
+    return f"{most}; of {count} cameras' frames some were lost: what ran out is {missing}."
 
 
 def with_section(text: str, title: str, lines: Iterable[str]) -> str:

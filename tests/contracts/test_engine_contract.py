@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from edge.engine.kind import BuildRequest, load_kind
+from edge.engine.kind import EngineRequest, load_kind
 from edge.errors import EngineError, TensorMismatchError
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
@@ -31,7 +31,7 @@ def _third_kind():
 def request_of(name, rows, score_threshold=None):
     kind = load_kind(name.partition("-")[0])
     options = kind.options_type(**OPTIONS.get(name, {}))
-    request = BuildRequest(precision=Precision.FP32, max_batch=rows, options=options, score_threshold=score_threshold)
+    request = EngineRequest(precision=Precision.FP32, max_batch=rows, options=options, score_threshold=score_threshold)
     return kind, request
 
 

@@ -26,7 +26,7 @@ from edge.client.order import Resequencer
 from edge.config.load import load_pipeline
 from edge.config.targets import load_inventory
 from edge.errors import EdgeError
-from edge.http.exchange import BadRequestError, read_request
+from edge.http.exchange import BadRequestError, read_http_request
 from edge.http.prometheus import Exposition, Metric
 from edge.media.address import parse_address, redact
 from edge.media.probe import is_there
@@ -139,7 +139,7 @@ def _metrics(data: bytes) -> None:
 
 def _http(data: bytes) -> None:
     with suppress(BadRequestError):
-        request = read_request(data)
+        request = read_http_request(data)
         assert request.path.startswith("/")
 
 

@@ -25,9 +25,14 @@ def why_not() -> str | None:
         return "systemd-nspawn needs root"
     if not _capabilities() & _CAP_SYS_ADMIN:
         return "systemd-nspawn needs CAP_SYS_ADMIN"
-    if image.is_foreign() and not (_EMULATORS / machine.board().binfmt).exists():
-        return "programs of its image do not run here: install qemu-user-static, mount binfmt_misc"
-    return network.why_no_namespaces()
+    return why_no_programs(image.debian_architecture()) or network.why_no_namespaces()
+
+
+def why_no_programs(architecture: str) -> str | None:
+    """Return why programs of an architecture, in Debian's words, do not run here; None if they do."""
+    if architecture == image.native_architecture() or (_EMULATORS / machine.board(architecture).binfmt).exists():
+        return None
+    return f"programs for {architecture} do not run here: install qemu-user-static, mount binfmt_misc"
 
 
 def _capabilities() -> int:

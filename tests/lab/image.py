@@ -50,14 +50,19 @@ def cache() -> Path:
     return Path(os.environ.get("EDGE_LAB_CACHE") or home / "edge-deploy" / "lab")
 
 
+def native_architecture() -> str:
+    """Debian's name of this machine's architecture."""
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+
+
 def debian_architecture() -> str:
     """Debian's name of the architecture asked for: `$EDGE_LAB_ARCH`, or this machine's."""
-    return os.environ.get("EDGE_LAB_ARCH", _mine())
+    return os.environ.get("EDGE_LAB_ARCH", native_architecture())
 
 
 def is_foreign() -> bool:
     """Return whether devices are to have another architecture than this machine."""
-    return debian_architecture() != _mine()
+    return debian_architecture() != native_architecture()
 
 
 def is_machine() -> bool:
@@ -101,10 +106,6 @@ def why_no_packages() -> str | None:
         except RuntimeError as error:
             return f"its packages cannot be had: {error}"
     return None
-
-
-def _mine() -> str:
-    return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
 def _packages() -> list[str]:

@@ -47,9 +47,9 @@ _BOARDS = {
 }
 
 
-def board() -> Board:
-    """Return what machines are to be."""
-    return _BOARDS[image.debian_architecture()]
+def board(architecture: str | None = None) -> Board:
+    """Return what machines of an architecture, in Debian's words, are to be; None: of the one asked for."""
+    return _BOARDS[architecture or image.debian_architecture()]
 
 
 class VirtualMachine(VirtualDevice):

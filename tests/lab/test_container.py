@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.lab import releases
+from tests.lab import able, releases
 from tests.lab.container import ARCHITECTURES, FLAGS, NEEDED, build, configuration, running
 from tests.lab.provisioning import ROOT
 from tests.support.collector import Collector
@@ -23,6 +23,7 @@ def built(request, tmp_path_factory):
     """The image for one architecture."""
     missing = [name for name in NEEDED if shutil.which(name) is None]
     assert not missing, f"sudo apt-get install {' '.join(missing)}"
+    assert able.why_no_programs(request.param) is None, able.why_no_programs(request.param)
     return build(request.param, tmp_path_factory.mktemp("image"))
 
 

@@ -19,7 +19,7 @@ from edge.device.state import Phase
 from edge.errors import DeployError
 from edge.registry.artifact import encode_artifact
 from edge.runtime.pull.pull import pull
-from edge.runtime.pull.record import PullRecord, decode_record, write_record
+from edge.runtime.pull.record import PullRecord, decode_pull_record, write_record
 from tests.support.agent_push import AgentPush, Report, StandingDate, in_a_minute
 from tests.support.crash import bad, current_of, is_temporary, sealed
 from tests.support.cut_files import CutFiles
@@ -122,4 +122,4 @@ class AgentPull:
 def record_on(disk: dict) -> PullRecord | None:
     """Return the record on a disk; None where there is none that can be read."""
     content = disk.get(RECORD)
-    return decode_record(content) if isinstance(content, bytes) else None
+    return decode_pull_record(content) if isinstance(content, bytes) else None

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from edge.wire.status import HealthReport, LastSwitch, MomentReport, StateReport, StatusAnswer, StreamReport, UnitReport
+from edge.wire.status import (
+    HealthReport,
+    LastSwitch,
+    MomentReport,
+    StateReport,
+    StatusAnswer,
+    StreamHealthReport,
+    UnitReport,
+)
 
 
 def last_switch(**changes: Any) -> LastSwitch:
@@ -46,7 +54,8 @@ def health(**streams: tuple[str, int]) -> HealthReport:
         mqtt_connected=None,
         mqtt_acknowledged=0,
         streams={
-            name: StreamReport(state=told, decoded=frames, inferred=frames) for name, (told, frames) in streams.items()
+            name: StreamHealthReport(state=told, decoded=frames, inferred=frames)
+            for name, (told, frames) in streams.items()
         },
         age_s=1.0,
     )

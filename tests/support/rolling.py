@@ -13,7 +13,7 @@ from edge.deploy.rollout.rings import PublishedRelease, RingTags
 from edge.deploy.rollout.rollout import ChannelRollout
 from edge.errors import DeployError
 from edge.registry.client import RegistryClient
-from edge.rollout.device import Device, ReleaseOutcome
+from edge.rollout.device import ReleaseOutcome, RolloutDevice
 from tests.support.django_registry import DjangoRegistry
 from tests.support.registry import Registry
 
@@ -72,10 +72,10 @@ def published(registry: Registry | DjangoRegistry, desk: RollingDesk, bundle: ob
     return desk.tags.release(bundle.manifest.release)
 
 
-def devices(ring: str, count: int, *, release: str | None = None, bad: int = 0, away: int = 0) -> list[Device]:
+def devices(ring: str, count: int, *, release: str | None = None, bad: int = 0, away: int = 0) -> list[RolloutDevice]:
     """Return devices of a ring; of `release` the first `bad` were rolled back, all others are committed."""
     return [
-        Device(
+        RolloutDevice(
             name=f"north/{ring}-{number:02d}",
             ring=ring,
             is_there=number < count - away,

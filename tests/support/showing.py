@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from edge.runtime.look.pictures import Pictures
-from edge.runtime.serve.serve import open_serving, serve
+from edge.runtime.serve.serve import open_serving, serve_pipeline
 from tests.support.http_client import ask
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
@@ -55,7 +55,7 @@ def showing(folder: Path, *, streams: list[dict[str, Any]], health: Path, **cont
     serving = open_serving(path=folder / "p.yaml", release_dir=None, health=health)
     parts = serving.build()
     stop, reload = threading.Event(), threading.Event()
-    thread = threading.Thread(target=serve, args=(parts, serving.heartbeat, stop), kwargs={"reload": reload})
+    thread = threading.Thread(target=serve_pipeline, args=(parts, serving.heartbeat, stop), kwargs={"reload": reload})
     thread.start()
     try:
         wait_until(lambda: _is_ready(port), what="the service is ready", timeout_s=60)

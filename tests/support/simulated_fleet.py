@@ -23,7 +23,7 @@ from edge.deploy.rollout.kept import KeptRollout
 from edge.deploy.rollout.rings import PublishedRelease, RingTags
 from edge.deploy.rollout.rollout import ChannelRollout
 from edge.registry.artifact import encode_artifact
-from edge.rollout.device import Device, ReleaseOutcome
+from edge.rollout.device import ReleaseOutcome, RolloutDevice
 from edge.rollout.rules import Rules
 from edge.runtime.pull.pull import pull
 from edge.runtime.pull.record import PullRecord
@@ -82,12 +82,12 @@ class FieldDevice:
         is_new = pulled.outcome.result in ("committed", "rolled-back")
         return (self.received_bytes - before) / self.bytes_per_s + (TRIAL_S if is_new else 1.0)
 
-    def words(self) -> Device:
+    def words(self) -> RolloutDevice:
         """Return what the broker keeps of it; a liar says of every switch what it was told to say."""
         last, record = self.last, self.record
         switched = None if last is None else ReleaseOutcome(last.release, self.lie or last.result, reason=last.reason)
         pulled = None if record is None else ReleaseOutcome(record.release, record.result, record.code, record.problem)
-        return Device(name=self.name, ring=self.ring, is_there=self.is_there, switched=switched, pulled=pulled)
+        return RolloutDevice(name=self.name, ring=self.ring, is_there=self.is_there, switched=switched, pulled=pulled)
 
 
 class _Agent:
@@ -273,7 +273,7 @@ class SimulatedFleet:
         ]
         self._turns: list[tuple[float, int, Callable[[], None]]] = []
         self._number = itertools.count()
-        self._said: dict[str, Device] = {}
+        self._said: dict[str, RolloutDevice] = {}
         for ring in rings:
             self.registry.tag(self.registry.manifests[self.old.digest], f"stable-{ring}")
         self._settle(off)
@@ -296,7 +296,7 @@ class SimulatedFleet:
             self.now_s, _, turn = heapq.heappop(self._turns)
             turn()
 
-    def words(self) -> list[Device]:
+    def words(self) -> list[RolloutDevice]:
         """Return what the broker keeps of all: what each said when its last look was over."""
         return list(self._said.values())
 

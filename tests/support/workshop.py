@@ -13,7 +13,7 @@ from edge.device.engine_record import BUILD, GOLDEN, PLAN, EngineInputs, EngineR
 from edge.device.layout import Layout
 from edge.engine.kinds import AUTO, choose_kind
 from edge.runtime.build.handover import ANSWER, MADE
-from edge.runtime.build.request import Request, decode_request
+from edge.runtime.build.request import PendingBuild, decode_request
 
 NUMBERS = json.dumps({"passed": True, "images": 1, "expected": 1, "found": 1, "extra": 0, "score_error": 0.0}).encode()
 
@@ -42,7 +42,7 @@ def record_of(manifest: Manifest, plan: bytes, **inputs: Any) -> EngineRecord:
     )
 
 
-def request_of(device: Device) -> Request:
+def request_of(device: Device) -> PendingBuild:
     """Return what the device's builder is asked for."""
     return decode_request(device.durable.files.read(device.layout.build_request), origin="the request")
 
@@ -63,6 +63,6 @@ def leave_files(layout: Layout, files: Mapping[str, bytes]) -> None:
         (made / name).write_bytes(content)
 
 
-def leave_answer(layout: Layout, request: Request, **values: Any) -> None:
+def leave_answer(layout: Layout, request: PendingBuild, **values: Any) -> None:
     layout.workshop.mkdir(parents=True, exist_ok=True)
     (layout.workshop / ANSWER).write_text(json.dumps({"id": request.id, "release": request.release, **values}))

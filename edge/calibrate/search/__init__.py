@@ -5,8 +5,10 @@
     3. methods    again, with the last layers, the depthwise ones, or both in float
     4. floats     each other layer in float alone, then the best of them together
     5. ranges     each tensor by another method alone, then the best of them together
+    6. methods    once more, with the layers in float that were found
 
-Steps 2 and 4 may go by a measure of their own (`search`).
+Steps 2 and 4 may go by a measure of their own (`search`). What the errors of step 6 cannot tell from the best is handed
+out beside it, to be settled by another measure (`SearchResult.settled_by`).
 
 Nothing here knows an engine, an image or a label: `Measure` does, and is handed in.
 """

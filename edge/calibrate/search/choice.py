@@ -95,9 +95,17 @@ class MeasuredChoice:
 
     def is_surely_better_than(self, other: MeasuredChoice) -> bool:
         """Return whether it costs less than `other` by more than chance makes of the same images."""
+        is_sure = other.error - self.error > _SURE * self._chance_beside(other)
+        return is_sure and self.cost < (1 - _SMALLEST_GAIN) * other.cost
+
+    def is_close_to(self, best: MeasuredChoice) -> bool:
+        """Return whether its error is above that of `best` by no more than one standard error of the difference."""
+        return self.error - best.error <= self._chance_beside(best)
+
+    def _chance_beside(self, other: MeasuredChoice) -> float:
+        """Return the standard error of the difference from `other`, paired by image."""
         falls = [before - after for before, after in zip(other.errors, self.errors, strict=True)]
-        by_chance = statistics.stdev(falls) / math.sqrt(len(falls)) if len(falls) > 1 else 0.0
-        return other.error - self.error > _SURE * by_chance and self.cost < (1 - _SMALLEST_GAIN) * other.cost
+        return statistics.stdev(falls) / math.sqrt(len(falls)) if len(falls) > 1 else 0.0
 
 
 class Measure(Protocol):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from edge.calibrate.search.choice import Int8Choice, Layer, worth
+from edge.calibrate.search.choice import ChoiceKey, Int8Choice, Layer, MeasuredChoice, worth
 from edge.calibrate.search.measurements import Measurements
 
-__all__ = ["best_group", "best_method"]
+__all__ = ["best_group", "best_method", "other_method", "tied_methods"]
 
 _FINALISTS = 3
 
@@ -33,6 +33,21 @@ def best_group(measurements: Measurements, now: Int8Choice) -> Int8Choice:
     )
 
 
+def other_method(measurements: Measurements, now: Int8Choice) -> Int8Choice:
+    """Return the best choice with one method for all tensors and the float layers of `now`, if better than `now`."""
+    return _cheapest(measurements, [now, *_with_each_method(measurements, now)])
+
+
+def tied_methods(measurements: Measurements, best: MeasuredChoice) -> tuple[MeasuredChoice, ...]:
+    """Return `best`, and behind it what another method makes of it where chance may be all that is between them.
+
+    A method that changes no output is left out: of few images several have the same ranges.
+    """
+    others = [one for one in _with_each_method(measurements, best.choice) if one.key != best.choice.key]
+    tied = [one for one in _finalists(measurements, others) if one.is_close_to(best) and one.errors != best.errors]
+    return (best, *sorted(tied, key=lambda one: one.cost))
+
+
 def _last_layers(measurements: Measurements, now: Int8Choice) -> list[Layer]:
     """Return the last layers; of more than are allowed those that gain most for their work alone, as many as may be."""
     last = [layer for layer in measurements.layers if layer.is_last]
@@ -49,10 +64,20 @@ def _last_layers(measurements: Measurements, now: Int8Choice) -> list[Layer]:
 
 def _cheapest(measurements: Measurements, choices: Sequence[Int8Choice]) -> Int8Choice:
     """Return the one that costs least on all images: so few choices, and so different ones, find nothing by chance."""
-    tried = sorted(measurements.explored(choices), key=lambda one: one.cost)
-    finalists = [one.choice for one in tried[:_FINALISTS]]
-    in_order = [choice for choice in choices if choice in finalists]  # of equally good ones the first
-    return min(measurements.measured(in_order), key=lambda one: one.cost).choice
+    return min(_finalists(measurements, choices), key=lambda one: one.cost).choice
+
+
+def _finalists(measurements: Measurements, choices: Sequence[Int8Choice]) -> list[MeasuredChoice]:
+    """Return the different ones that cost least on the images to try much on, with their errors on all images.
+
+    In the order they came: of equally good ones the first is to win.
+    """
+    different: dict[ChoiceKey, Int8Choice] = {}
+    for choice in choices:
+        different.setdefault(choice.key, choice)
+    tried = sorted(measurements.explored(list(different.values())), key=lambda one: one.cost)
+    finalists = {one.choice.key for one in tried[:_FINALISTS]}
+    return measurements.measured([different[key] for key in different if key in finalists])
 
 
 def _with_each_method(measurements: Measurements, choice: Int8Choice) -> Iterator[Int8Choice]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from edge.calibrate.search.choice import FloatLimits, Int8Choice, Layer, Measure, MeasuredChoice
 from edge.calibrate.search.floats import filled_up, with_better_floats
 from edge.calibrate.search.measurements import Measurements
-from edge.calibrate.search.methods import best_group, best_method
+from edge.calibrate.search.methods import best_group, best_method, other_method, tied_methods
 from edge.calibrate.search.outliers import without_outliers
 from edge.calibrate.search.ranges import with_better_ranges
 
@@ -17,12 +17,28 @@ __all__ = ["SearchResult", "search"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What came out, and what each step came to on all images, by its name."""
+    """What came out, and what each step came to on all images, by its name.
+
+    `tied` are `best` and others whose errors chance may have put behind it; somebody else has to decide between them.
+    """
 
     best: MeasuredChoice
+    tied: tuple[MeasuredChoice, ...]
     steps: Mapping[str, MeasuredChoice]
     measurements: Measurements
     steady: Measurements
+
+    def settled_by(self, agreement: Callable[[Int8Choice], float]) -> SearchResult:
+        """Return the same with that one of what is tied for the best that agrees most; of equals the first.
+
+        Args:
+            agreement: how well a choice does what the float model does, more is better; asked where there is a tie.
+        """
+        if len(self.tied) == 1:
+            return self
+        chosen = max(self.tied, key=lambda one: agreement(one.choice))
+        steps = self.steps if chosen is self.best else {**self.steps, "method by agreement": chosen}
+        return replace(self, best=chosen, tied=(chosen,), steps=steps)
 
     def widened(self, limits: FloatLimits) -> SearchResult:
         """Return what comes out when more may stay in float, as far as that seems to help."""
@@ -62,7 +78,9 @@ def search(
             _by_both(measurements, now, step(calm, now)) if step in _BY_LAYER else step(measurements, now)
         )
     steps = dict(zip(choices, measurements.measured(list(choices.values())), strict=True))
-    return SearchResult(best=steps[name], steps=steps, measurements=measurements, steady=calm)
+    best = steps[name]
+    tied = tied_methods(measurements, best)
+    return SearchResult(best=best, tied=tied, steps=steps, measurements=measurements, steady=calm)
 
 
 def _by_both(measurements: Measurements, now: Int8Choice, then: Int8Choice) -> Int8Choice:
@@ -77,5 +95,6 @@ _STEPS = {
     "groups in float": best_group,
     "layers in float": with_better_floats,
     "ranges by tensor": with_better_ranges,
+    "methods again": other_method,
 }
 _BY_LAYER = (without_outliers, with_better_floats)

@@ -123,12 +123,12 @@ def bundle(
     Private keys and credentials are never bundled. What no machine that --compatible names can serve is told.
     """
     from edge.bundle.manifest import GoldenLimits
-    from edge.cli.bundles import require_software
+    from edge.cli.bundles import check_libraries
     from edge.deploy.packing.bundle import BundleOptions, make_bundle
 
     _require_one(no_golden or None, golden, calibrated_on, golden_limits, why=_NO_GOLDEN)
     _require_one(downgrade_from, sequence, why=_NO_SEQUENCE)
-    require_software(has_software, libraries)
+    check_libraries(has_software, libraries)
     made = make_bundle(
         BundleOptions(
             pipeline=pipeline,

@@ -107,16 +107,18 @@ def capacity(
 def _known_platforms(names: tuple[str, ...], *, is_all: bool) -> list[tuple[str, Platform | None]]:
     """Return the machines by their names; None: this one, which is measured when all else is known to be well."""
     from edge.capacity.platform import jetson_modules, platform_of
-    from edge.quantize.this_machine import cores_of, is_this
+    from edge.quantize.this_machine import cores_of, is_this_machine
     from edge.roofline.machines import all_machines, find_machine
     from edge.roofline.measured import THIS
 
     for name in names:
-        if is_this(name):
+        if is_this_machine(name):
             cores_of(name)
     if names:
         asked = dict.fromkeys(names)
-        return [(name, None if is_this(name) else platform_of(find_machine(name, beside=(THIS,)))) for name in asked]
+        return [
+            (name, None if is_this_machine(name) else platform_of(find_machine(name, beside=(THIS,)))) for name in asked
+        ]
     if not is_all:
         return [(one.called, one) for one in jetson_modules()]
     every = [platform_of(found) for one in all_machines() for found in (one, *one.in_each_mode())]
@@ -161,9 +163,9 @@ def _as_json(work: Work, answers: list[Estimate], best: Estimate | None, headroo
 
 
 def _echo(work: Work, answers: list[Estimate], best: Estimate | None, headroom: float, *, is_one: bool) -> None:
-    from edge.cli.capacity_lines import answer_lines, smallest_line, summary_lines, work_lines
+    from edge.cli.capacity_lines import answer_lines, capacity_summary_lines, smallest_line, work_lines
 
     parts = [list(work_lines(work))]
-    parts += [list(answer_lines(answer)) for answer in answers] if is_one else [list(summary_lines(answers))]
+    parts += [list(answer_lines(answer)) for answer in answers] if is_one else [list(capacity_summary_lines(answers))]
     click.echo("\n\n".join("\n".join(part) for part in parts))
     click.echo("\n" + smallest_line(best, headroom))

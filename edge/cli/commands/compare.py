@@ -78,19 +78,19 @@ def compare(
 
 
 def _echo_layers(found: Comparison) -> None:
-    from edge.cli.compare_lines import SHOWN_WORST, layer_lines, summary
+    from edge.cli.compare_lines import SHOWN_WORST, comparison_summary, layer_error_lines
     from edge.evaluate.layers import worst_layers
 
     worst = worst_layers(found.layers, count=SHOWN_WORST)
-    for line in layer_lines(found, worst):
+    for line in layer_error_lines(found, worst):
         click.echo(line)
-    click.echo(f"\n{summary(found)}")
+    click.echo(f"\n{comparison_summary(found)}")
     click.echo(f"* the {len(worst)} layers that add most noise; all layers in the order of the model", err=True)
 
 
 def _write_page(page: Path, found: Comparison) -> None:
-    from edge.calibrate.files import write_whole
+    from edge.calibrate.files import write_bytes
     from edge.cli.compare_page import comparison_page
 
-    write_whole(page, comparison_page(found).encode())
+    write_bytes(page, comparison_page(found).encode())
     click.echo(f"{page} written", err=True)

@@ -28,14 +28,14 @@ Examples:
 def confirm(words: tuple[str, ...], targets_path: Path | None, release: str | None, as_json: bool) -> int:
     """Say that the release on trial may stay, where it was pushed with --confirm; the device still judges it."""
     from edge.cli.answers import show_answers
-    from edge.cli.fleet import ask, choose
+    from edge.cli.fleet import ask_targets, choose
     from edge.deploy.fleet.ask import Asked
     from edge.wire.release import ConfirmRequest
     from edge.wire.verbs import CONFIRM
 
     chosen = choose(words, targets_path)
     asked = Asked(CONFIRM, ConfirmRequest(release=release))
-    result = ask(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
+    result = ask_targets(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
     show_answers(
         result, asked.answers, as_json=as_json, lines_of=lambda answer: [f"release {answer.release} is confirmed"]
     )

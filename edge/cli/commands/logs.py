@@ -32,14 +32,14 @@ Examples:
 def logs(words: tuple[str, ...], targets_path: Path | None, lines: int, as_json: bool) -> int:
     """Show the last lines that the device's units wrote to its journal."""
     from edge.cli.answers import show_answers
-    from edge.cli.fleet import ask, choose
+    from edge.cli.fleet import ask_targets, choose
     from edge.deploy.fleet.ask import Asked
     from edge.wire.status import LogsRequest
     from edge.wire.verbs import LOGS
 
     chosen = choose(words, targets_path)
     asked = Asked(LOGS, LogsRequest(lines=lines))
-    result = ask(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
+    result = ask_targets(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
     show_answers(result, asked.answers, as_json=as_json, lines_of=_lines)
     return result.exit_code
 

@@ -76,11 +76,11 @@ def new(
     """
     from edge.cli.output import echo_json, echo_pairs
     from edge.deploy.new.broker import broker_from_text
-    from edge.deploy.new.new import Request, make_pipeline
+    from edge.deploy.new.new import PipelineRequest, make_pipeline
 
     if broker is None and (site is not None or ca is not None):
         raise click.UsageError("--site and --ca are of the broker: add --broker HOST")
-    request = Request(
+    request = PipelineRequest(
         model=model,
         typed=cameras,
         out=out,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from edge.config.targets import Target
     from edge.deploy.fleet.provision import Admins
     from edge.deploy.fleet.rollout import FleetResult
-    from edge.deploy.provision.provision import Software
+    from edge.deploy.provision.provision import WheelSource
     from edge.deploy.provision.wanted import Wanted
     from edge.registry.pull_settings import PullSettings
 
@@ -119,7 +119,7 @@ def provision(
     from edge.cli.fleet import Rollout, choose, drive
     from edge.deploy.fleet.provision import Admins, provision_over_ssh, undo_over_ssh
     from edge.deploy.provision.gatherer import Gatherer
-    from edge.deploy.provision.provision import Software
+    from edge.deploy.provision.provision import WheelSource
 
     chosen = choose(words, targets_path)
     _check(chosen, asked["name"], is_undo=is_undo, purge=purge)
@@ -133,7 +133,7 @@ def provision(
         one, what = undo_over_ssh(admins, is_plan=is_plan, purge=purge, tells_changes=as_json), "undo"
     else:
         wanted_of = _wanted(chosen, **asked)
-        software = Software(gatherer=Gatherer(), folder=wheels, is_cpu_only=is_cpu_only)
+        software = WheelSource(gatherer=Gatherer(), folder=wheels, is_cpu_only=is_cpu_only)
         one = provision_over_ssh(admins, wanted_of, software=software, is_plan=is_plan, tells_changes=as_json)
         what = _digest(wanted_of(chosen.targets[0]), software)
     result = drive(
@@ -170,7 +170,7 @@ def _with_passwords(admins: Admins, targets: Sequence[Target]) -> Admins:
     return replace(admins, password_of=password_of)
 
 
-def _digest(wanted: Wanted, software: Software) -> str:
+def _digest(wanted: Wanted, software: WheelSource) -> str:
     """Return a name for what is wanted of every target, so that --resume goes on with the same only."""
     from edge.deploy.provision.lock import read_lock
     from edge.deploy.provision.own_wheel import own_wheel

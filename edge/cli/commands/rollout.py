@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from edge.deploy.rollout.open import RolloutDesk
     from edge.deploy.rollout.rollout import Look
     from edge.registry.reference import Reference
-    from edge.rollout.device import Device
+    from edge.rollout.device import RolloutDevice
 
 __all__ = ["rollout"]
 
@@ -337,7 +337,7 @@ def _heard(path: Path, credential: str | None) -> Iterator[Hearing]:
         yield hearing
 
 
-def _devices(hearing: Hearing, desk: RolloutDesk, channel: str) -> list[Device]:
+def _devices(hearing: Hearing, desk: RolloutDesk, channel: str) -> list[RolloutDevice]:
     """Return the devices of a channel; where there are none, say from where others fetch it."""
     found = hearing.devices(desk.repository, channel)
     elsewhere = {} if found else hearing.elsewhere(desk.repository, channel)

@@ -112,13 +112,13 @@ def _rooflines(
 ) -> tuple[PrecisionAccounts, list[Roofline]]:
     from edge.cli.roofline_lines import roofline_of
     from edge.quantize.account import accounts_of
-    from edge.quantize.this_machine import cores_of, is_this, precisions_here
+    from edge.quantize.this_machine import cores_of, is_this_machine, precisions_here
     from edge.roofline.machines import all_machines, find_machine
     from edge.roofline.measured import THIS
 
     asked = dict.fromkeys(names)
-    machines = {name: None if is_this(name) else find_machine(name, beside=(THIS,)) for name in asked}
-    cores = {name: cores_of(name) for name in asked if is_this(name)}
+    machines = {name: None if is_this_machine(name) else find_machine(name, beside=(THIS,)) for name in asked}
+    cores = {name: cores_of(name) for name in asked if is_this_machine(name)}
     accounts = accounts_of(model, table=table, batch=batch)
     if not names:
         return accounts, [roofline_of(accounts, machine) for machine in all_machines()]
@@ -170,11 +170,11 @@ def _machine_as_json(one: Roofline) -> dict[str, Any]:
 
 
 def _echo(accounts: PrecisionAccounts, found: list[Roofline], built: list[BuiltTimes]) -> None:
-    from edge.cli.roofline_lines import machine_lines, summary_lines
+    from edge.cli.roofline_lines import machine_lines, roofline_summary_lines
     from edge.cli.roofline_worth import built_lines
 
     only = found[0] if len(found) == 1 and found[0].bounds else None
-    parts = [summary_lines(found)] if only is None else _parts_of_one(only)
+    parts = [roofline_summary_lines(found)] if only is None else _parts_of_one(only)
     if only is None:
         parts = [*([*machine_lines(one.machine)] for one in found if one.measured is not None), *parts]
     if built:
@@ -185,13 +185,24 @@ def _echo(accounts: PrecisionAccounts, found: list[Roofline], built: list[BuiltT
 
 
 def _parts_of_one(only: Roofline) -> list[Iterable[str]]:
-    from edge.cli.roofline_lines import layer_lines, lesson_lines, machine_lines, summary_lines, summary_sentences
+    from edge.cli.roofline_lines import (
+        layer_bound_lines,
+        lesson_lines,
+        machine_lines,
+        roofline_summary_lines,
+        summary_sentences,
+    )
     from edge.cli.roofline_measured import measured_layer_lines, measured_lines
     from edge.cli.roofline_worth import worth_lines
 
     measured = None if only.measured is None else list(only.measured.models.values())
-    layers = measured_layer_lines(measured[-1]) if measured else layer_lines(only.fastest)
-    parts: list[Iterable[str]] = [machine_lines(only.machine), layers, summary_lines([only]), summary_sentences(only)]
+    layers = measured_layer_lines(measured[-1]) if measured else layer_bound_lines(only.fastest)
+    parts: list[Iterable[str]] = [
+        machine_lines(only.machine),
+        layers,
+        roofline_summary_lines([only]),
+        summary_sentences(only),
+    ]
     if only.measured is not None:
         parts.append(measured_lines(only.measured))
     if only.worth is not None:
@@ -207,8 +218,8 @@ def _remarks(accounts: PrecisionAccounts) -> list[str]:
 
 
 def _write_page(page: Path, accounts: PrecisionAccounts, found: list[Roofline]) -> None:
-    from edge.calibrate.files import write_whole
+    from edge.calibrate.files import write_bytes
     from edge.cli.roofline_page import roofline_page
 
-    write_whole(page, roofline_page(accounts, found).encode())
+    write_bytes(page, roofline_page(accounts, found).encode())
     click.echo(f"{page} written", err=True)

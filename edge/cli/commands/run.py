@@ -90,7 +90,7 @@ def run(
     before it ends. Exits with 130 after Ctrl-C, with 3 when a
     stream was down at the end, or an output has delivered nothing; as a service that is told to stop, with 0.
     """
-    from edge.runtime.serve.serve import Serving, open_serving, serve
+    from edge.runtime.serve.serve import Serving, open_serving, serve_pipeline
 
     limit_arenas()
     say = tell
@@ -114,7 +114,7 @@ def run(
             write_stats(json.dumps(report.as_json(), indent=2) + "\n")
 
         tick = ticker(say, has_messages=opened.pipeline.config.publish.jsonl == "-")
-        report = serve(
+        report = serve_pipeline(
             parts, opened.heartbeat, stop, duration_s=duration_s, reload=reload, on_tick=tick, on_end=account
         )
         is_stopped = stop.is_set()

@@ -38,14 +38,14 @@ def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, as
     revocation list, and when this machine last heard of each device.
     """
     from edge.cli.answers import show_answers
-    from edge.cli.fleet import ask, choose
+    from edge.cli.fleet import ask_targets, choose
     from edge.cli.status_table import show_table
     from edge.deploy.fleet.seen import last_seen, note_seen
     from edge.deploy.fleet.status import AskedStatus
 
     chosen = choose(words, targets_path)
     asked = AskedStatus()
-    result = ask(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
+    result = ask_targets(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
     note_seen(chosen.targets, result.outcomes)
     seen = {target.name: last_seen(target) for target in chosen.targets}
     if as_table and not as_json:
@@ -105,14 +105,14 @@ def _current(kept: KeptReport) -> Iterator[str]:
 
 def _takes(answer: StatusAnswer) -> Iterator[str]:
     """What it takes; an agent of an earlier version does not say."""
-    from edge.cli.status_table import age_of, counters_of
+    from edge.cli.status_table import age_of, counters_text
     from edge.wire.ending import Problem
 
     takes = answer.takes
     if isinstance(takes, Problem):
         yield f"takes     {takes.code}: {takes.problem}"
     elif takes is not None:
-        yield f"takes     {', '.join(takes.channels) or 'any channel'}; counted {counters_of(takes)}"
+        yield f"takes     {', '.join(takes.channels) or 'any channel'}; counted {counters_text(takes)}"
         yield f"revoked   {age_of(takes.revocation_list)}"
 
 

@@ -57,7 +57,7 @@ def targets(
     A TARGET is a name, label=value or all; default: all. With --check the exit code is that of a fleet: 0 if all
     have answered, 11 if some have not, 3 if the only one has not.
     """
-    from edge.cli.fleet import ask, choose
+    from edge.cli.fleet import ask_targets, choose
     from edge.cli.output import echo_json
     from edge.config.targets import ALL, trust_inventory
     from edge.deploy.fleet.ask import Asked
@@ -70,7 +70,7 @@ def targets(
     inventory, outcomes, exit_code = chosen.inventory, {}, 0
     asked = Asked(STATUS, Nothing(), deadline_s=deadline_s)
     if check:
-        result = ask(chosen.targets, asked, max_parallel=inventory.max_parallel)
+        result = ask_targets(chosen.targets, asked, max_parallel=inventory.max_parallel)
         outcomes, exit_code = {outcome.target: outcome for outcome in result.outcomes}, result.exit_code
     if as_json:
         echo_json(_document(chosen.targets, inventory, outcomes))

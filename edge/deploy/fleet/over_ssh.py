@@ -12,7 +12,7 @@ from edge.delivery.options import DeliveryOptions
 from edge.delivery.outcome import Outcome
 from edge.deploy.fleet.push_one import PushOne
 from edge.deploy.push.bound import BoundOfDevices
-from edge.deploy.push.rollback import roll_back
+from edge.deploy.push.rollback import roll_back_target
 from edge.transport.channel import Channel
 from edge.transport.ssh import SshChannel
 from edge.transport.ssh_command import SshAddress
@@ -61,7 +61,7 @@ def roll_back_over_ssh(to: str | None, options: DeliveryOptions) -> PushOne:
     """Return what takes the target that it is given back, to the release before or to the kept release `to`."""
 
     def roll_back_one(target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
-        return roll_back(
+        return roll_back_target(
             lambda: connect_to(target), target=target.name, to=to, options=options, on_event=on_event, stop=stop
         )
 

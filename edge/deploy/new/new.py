@@ -26,7 +26,7 @@ from edge.media.images import encode_jpeg
 from edge.model.inspect import inspect_model
 from edge.untrusted import cleaned
 
-__all__ = ["Request", "make_pipeline"]
+__all__ = ["PipelineRequest", "make_pipeline"]
 
 _REST_S = 8.0  # counting the rate of a camera that was seen, and taking its connection down
 _JPEG_QUALITY = 90
@@ -34,7 +34,7 @@ _BROKER = "the broker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class PipelineRequest:
     """What was asked for.
 
     Attributes:
@@ -64,7 +64,7 @@ class Request:
 
 
 def make_pipeline(
-    request: Request, *, ask: Ask, ask_broker: Ask, say: Callable[[str], None] = lambda text: None
+    request: PipelineRequest, *, ask: Ask, ask_broker: Ask, say: Callable[[str], None] = lambda text: None
 ) -> NewPipeline:
     """Write the pipeline file with its snapshots and secrets, and return what is in it.
 
@@ -101,7 +101,7 @@ def make_pipeline(
 
 
 def _looked(
-    request: Request, places: Sequence[Place], secrets: Secrets, *, ask: Ask, ask_broker: Ask
+    request: PipelineRequest, places: Sequence[Place], secrets: Secrets, *, ask: Ask, ask_broker: Ask
 ) -> tuple[list[FoundCamera], Broker | None]:
     """Return the cameras and the broker as they are, with the logins that are known or told."""
     logins = logins_of(places, secrets, credential=request.credential) | _broker_login(request, secrets)
@@ -117,7 +117,7 @@ def _looked(
 
 
 def _tried(
-    request: Request, places: Sequence[Place], logins: Mapping[str, Credential | None]
+    request: PipelineRequest, places: Sequence[Place], logins: Mapping[str, Credential | None]
 ) -> dict[str, FirstLook | str | EdgeError]:
     """Return what comes of the cameras, and the broker, that `logins` names."""
     attempts: dict[str, Attempt[FirstLook | str]] = {
@@ -131,7 +131,11 @@ def _tried(
 
 
 def _camera(
-    request: Request, place: Place, found: FirstLook | str | EdgeError, login: Credential | None, secrets: Secrets
+    request: PipelineRequest,
+    place: Place,
+    found: FirstLook | str | EdgeError,
+    login: Credential | None,
+    secrets: Secrets,
 ) -> FoundCamera:
     assert not isinstance(found, str)  # which is what comes of the broker
     if isinstance(found, EdgeError) or login is None:
@@ -141,21 +145,21 @@ def _camera(
     return camera_of(place, found, credential=secrets.use(login, wanted=place.host))
 
 
-def _broker_login(request: Request, secrets: Secrets) -> dict[str, Credential | None]:
+def _broker_login(request: PipelineRequest, secrets: Secrets) -> dict[str, Credential | None]:
     if request.broker is None:
         return {}
     config, typed = request.broker
     return {_BROKER: typed or secrets.kept(slug(config.host))}
 
 
-def _broker_attempt(request: Request, config: MqttConfig, login: Credential | None) -> Attempt[FirstLook | str]:
+def _broker_attempt(request: PipelineRequest, config: MqttConfig, login: Credential | None) -> Attempt[FirstLook | str]:
     return lambda is_stopped: try_broker(
         config, login=login, base_dir=Path(), within_s=request.within_s, is_stopped=is_stopped
     )
 
 
 def _broker(
-    request: Request, found: FirstLook | str | EdgeError | None, login: Credential | None, secrets: Secrets
+    request: PipelineRequest, found: FirstLook | str | EdgeError | None, login: Credential | None, secrets: Secrets
 ) -> Broker | None:
     if request.broker is None:
         return None
@@ -168,7 +172,7 @@ def _broker(
     return Broker(config=msgspec.structs.replace(config, credential=name), shown=config.host, problem=problem)
 
 
-def _with_ca_from(request: Request, config: MqttConfig) -> MqttConfig:
+def _with_ca_from(request: PipelineRequest, config: MqttConfig) -> MqttConfig:
     """Return the broker as the pipeline file names its authorities: paths start at its folder."""
     if isinstance(config.tls, bool) or config.tls.ca is None:
         return config
@@ -176,7 +180,7 @@ def _with_ca_from(request: Request, config: MqttConfig) -> MqttConfig:
     return msgspec.structs.replace(config, tls=msgspec.structs.replace(config.tls, ca=ca))
 
 
-def _require_free(request: Request, places: Sequence[Place], paths: Sequence[Path]) -> None:
+def _require_free(request: PipelineRequest, places: Sequence[Place], paths: Sequence[Path]) -> None:
     taken = next((path for path in paths if os.path.lexists(path)), None)
     if taken is not None and not request.is_forced:
         raise ConfigError(f"{taken}: is there already", hint="name another file with -o, or replace it with --force")
@@ -191,7 +195,7 @@ def _none_seen(cameras: Sequence[FoundCamera]) -> SourceError:
     return SourceError(f"no camera was seen, and nothing is written:{reasons}")
 
 
-def _write(request: Request, content: Content, secrets: Secrets) -> None:
+def _write(request: PipelineRequest, content: Content, secrets: Secrets) -> None:
     paths = {name: own_path(name, environ=request.environ) for name in secrets.new}
     for path in paths.values():
         _make_folder(path.parent)
@@ -219,7 +223,7 @@ def _make_folder(folder: Path) -> None:
         ) from error
 
 
-def _passed_over(request: Request) -> int:
+def _passed_over(request: PipelineRequest) -> int:
     folders = [one for one in request.typed if isinstance(one, Path) and one.is_dir()]
     return sum(sum(path.is_file() for path in folder.iterdir()) - len(clips_of(folder)) for folder in folders)
 

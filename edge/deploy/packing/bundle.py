@@ -32,7 +32,7 @@ from edge.config.pipeline import Pipeline
 from edge.deploy.packing.bounds import check_signable
 from edge.deploy.packing.capacity import check_bound
 from edge.deploy.packing.contents import Contents, collect_contents, digest_of
-from edge.deploy.packing.golden import Golden, make_golden
+from edge.deploy.packing.golden import PackedGolden, make_golden
 from edge.deploy.packing.golden_candidates import find_golden_candidates
 from edge.deploy.packing.keys import find_key
 from edge.deploy.packing.own_software import add_software
@@ -106,7 +106,7 @@ class Bundled:
     """
 
     bundle: Bundle
-    golden: Golden | None
+    golden: PackedGolden | None
     model_license: str | None
     signer: str
     key: Path
@@ -190,14 +190,14 @@ def _golden(
     table: CalibrationTable | None,
     *,
     folder: Path,
-) -> Golden:
+) -> PackedGolden:
     candidates = find_golden_candidates(
         pipeline, forms.spec, table, folder=options.golden, calibration_images=options.calibration_images
     )
     return make_golden(pipeline, forms, precision, candidates, folder=folder, limits=options.golden_limits)
 
 
-def _add_golden(contents: Contents, golden: Golden) -> None:
+def _add_golden(contents: Contents, golden: PackedGolden) -> None:
     for path, picture in golden.pictures.items():
         contents.add(path, Role.GOLDEN_IMAGE, picture)
     contents.add(_GOLDEN, Role.GOLDEN, encode_golden(golden.golden))
@@ -243,7 +243,7 @@ def _card(
     )
 
 
-def _add_sbom(contents: Contents, card: ModelCard, *, name: str, golden: Golden | None) -> None:
+def _add_sbom(contents: Contents, card: ModelCard, *, name: str, golden: PackedGolden | None) -> None:
     others = {
         path: digest_of(entry)[0]
         for path, entry in contents.entries.items()
@@ -264,7 +264,7 @@ def _manifest(
     precision: Precision,
     table: CalibrationTable | None,
     contents: Contents,
-    golden: Golden | None,
+    golden: PackedGolden | None,
 ) -> Manifest:
     created_at = options.created_at.astimezone(timezone.utc).replace(microsecond=0)
     expires_at = None if options.expires_days is None else created_at + timedelta(days=options.expires_days)

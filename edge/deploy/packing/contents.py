@@ -19,14 +19,14 @@ from edge.digest import sha256_and_length
 from edge.document import Location
 from edge.errors import DeployError
 
-__all__ = ["PIPELINE", "Contents", "Entry", "collect_contents", "digest_of"]
+__all__ = ["PIPELINE", "BundleEntry", "Contents", "collect_contents", "digest_of"]
 
 MODEL, CALIBRATION, PIPELINE = "model.onnx", "model.calib.json", "pipeline.yaml"
 _HEAD = "# Written by edge-deploy bundle. What it names lies beside it; absolute paths are the device's own.\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BundleEntry:
     """A file of the release: its role, and its content or where it lies."""
 
     role: Role
@@ -37,11 +37,11 @@ class Entry:
 class Contents:
     """Files by path in the release."""
 
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, BundleEntry] = field(default_factory=dict)
 
     def add(self, path: str, role: Role, content: Path | bytes) -> None:
         """Add one."""
-        self.entries[path] = Entry(role, content)
+        self.entries[path] = BundleEntry(role, content)
 
     def adopt(self, folder: str, role: Role, source: Path) -> str:
         """Add the file `source` under a name that is free in `folder`, and return its path; a file is added once."""
@@ -144,7 +144,7 @@ def _plain(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:80]
 
 
-def digest_of(entry: Entry) -> tuple[str, int]:
+def digest_of(entry: BundleEntry) -> tuple[str, int]:
     """Return SHA-256 and length of an entry.
 
     Raises:

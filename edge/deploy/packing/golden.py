@@ -11,7 +11,7 @@ from pathlib import Path
 from edge.bundle.manifest import GoldenFrames, GoldenLimits
 from edge.config.pipeline import Pipeline
 from edge.deploy.packing.golden_candidates import Canvas, GoldenCandidates
-from edge.engine.kind import BuildRequest
+from edge.engine.kind import EngineRequest
 from edge.engine.pipeline_model import detector_of, max_batch_of
 from edge.engine.select import build_and_load, quick_kind, usable_kind
 from edge.errors import DeployError
@@ -24,7 +24,7 @@ from edge.quantize.forms import Forms
 from edge.types import Detections, ModelSpec, Precision
 from edge.vision.detect import Detector
 
-__all__ = ["Golden", "make_golden"]
+__all__ = ["PackedGolden", "make_golden"]
 
 MIN_IMAGES, MAX_IMAGES = 8, 16
 _MOST_LOOKED_AT = 64
@@ -36,7 +36,7 @@ _BATCH = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Golden:
+class PackedGolden:
     """Golden frames of a release: their pictures as PNG files by path, what is to be found, and how it went here."""
 
     golden: GoldenSet
@@ -61,7 +61,7 @@ def make_golden(
     folder: Path,
     limits: GoldenLimits,
     on_image: Callable[[], None] = lambda: None,
-) -> Golden:
+) -> PackedGolden:
     """Return the golden frames of a release, which it has passed here.
 
     Args:
@@ -103,7 +103,7 @@ def make_golden(
         max_detections=detector.max_detections,
         images=tuple(GoldenImage(path=p, detections=one.found) for p, one in zip(pictures, chosen, strict=True)),
     )
-    return Golden(
+    return PackedGolden(
         golden=golden, pictures=pictures, proof=candidates.proof, limits=_tightened(limits, score), score=score
     )
 
@@ -156,7 +156,7 @@ def _engine(forms: Forms, *, precision: Precision, max_batch: int) -> Engine:
     # The options of a pipeline are for its devices; what is found does not depend on them.
     kind = quick_kind(usable_kind())  # a push is to take seconds; the device proves its own engine
     return build_and_load(
-        kind, forms, BuildRequest(precision=precision, max_batch=max_batch, options=kind.options_type())
+        kind, forms, EngineRequest(precision=precision, max_batch=max_batch, options=kind.options_type())
     )
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from edge.delivery.link import Interrupted
 from edge.deploy.provision.facts import FACTS_SCRIPT, ProvisionFacts, facts_from_text
 from edge.deploy.provision.process import run_until, send_tar
-from edge.deploy.provision.sudo import Ran, run_as_root
+from edge.deploy.provision.sudo import RanAsRoot, run_as_root
 from edge.errors import DeployError
 from edge.reading import json_value
 from edge.transport.ssh_command import SshAddress, ssh_command
@@ -155,7 +155,7 @@ class AdminShell:
             raise self._refused(ran)
         return ran.out
 
-    def _sudo(self, command: Sequence[str], content: bytes, *, timeout_s: float) -> Ran:
+    def _sudo(self, command: Sequence[str], content: bytes, *, timeout_s: float) -> RanAsRoot:
         try:
             ran = run_as_root(
                 self.address,
@@ -186,7 +186,7 @@ class AdminShell:
             raise self._failed(done.stderr)
         return done.stdout
 
-    def _refused(self, ran: Ran) -> DeployError:
+    def _refused(self, ran: RanAsRoot) -> DeployError:
         if ran.has_run:
             return self._failed(ran.error)
         host = self.address.host

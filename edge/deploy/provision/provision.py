@@ -19,7 +19,7 @@ from edge.errors import DeployError
 from edge.transport.ssh_command import SshAddress
 from edge.untrusted import cleaned
 
-__all__ = ["PLAN", "Provisioned", "Software", "provision", "undo"]
+__all__ = ["PLAN", "Provisioned", "WheelSource", "provision", "undo_provision"]
 
 PLAN = "plan"
 """The phase whose notes are the changes."""
@@ -38,7 +38,7 @@ class Provisioned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Software:
+class WheelSource:
     """Where wheels come from: `folder`, or the lock alone if None. A Jetson gets pycuda, unless `is_cpu_only`."""
 
     gatherer: Gatherer
@@ -50,7 +50,7 @@ def provision(
     shell: AdminShell,
     wanted: Wanted,
     *,
-    software: Software,
+    software: WheelSource,
     is_plan: bool,
     report: Report,
     pusher: SshAddress | None = None,
@@ -84,7 +84,7 @@ def provision(
     return _apply(shell, wanted, facts, chosen, plan, report)
 
 
-def undo(shell: AdminShell, *, is_plan: bool, purge: bool, report: Report) -> Provisioned:
+def undo_provision(shell: AdminShell, *, is_plan: bool, purge: bool, report: Report) -> Provisioned:
     """Take back what provision wrote; data stays unless `purge`.
 
     Raises:

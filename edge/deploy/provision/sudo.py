@@ -20,7 +20,7 @@ from edge.deadline import Deadline
 from edge.deploy.provision.process import child_of
 from edge.transport.ssh_command import SshAddress, ssh_command
 
-__all__ = ["Ran", "run_as_root"]
+__all__ = ["RanAsRoot", "run_as_root"]
 
 _LOOK_S = 0.2
 _MOST_BYTES = 1 << 20  # what a login and sudo may say before the program runs
@@ -29,7 +29,7 @@ _ANNOUNCE = ("sh", "-c", 'printf "%s\\n" "$0"; exec "$@"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class RanAsRoot:
     """How it ended.
 
     code: the program's, sudo's, or 255: ssh's own.
@@ -53,7 +53,7 @@ def run_as_root(
     password: str | None,
     timeout_s: float,
     is_stopped: Callable[[], bool] = lambda: False,
-) -> Ran:
+) -> RanAsRoot:
     """Return how a command ended that root was to run there, given `content`.
 
     Args:
@@ -131,10 +131,10 @@ class _Talk:
             if asked > 1:
                 self._child.stdin = None
 
-    def ended(self, out: bytes, error: bytes) -> Ran:
+    def ended(self, out: bytes, error: bytes) -> RanAsRoot:
         """Return how it ended; `out` and `error` are what came after the program had said that it runs."""
         told = (bytes(self._error) + error).replace(self._prompt, b"")
-        return Ran(
+        return RanAsRoot(
             code=self._child.returncode,
             out=bytes(self._out).partition(self._ready)[2] + out if self.has_run else b"",
             error=told,

@@ -22,14 +22,14 @@ from edge.wire.sending import LockRequest
 from edge.wire.status import LastSwitch, StateReport
 from edge.wire.verbs import LOCK, ROLLBACK, STATUS
 
-__all__ = ["roll_back"]
+__all__ = ["roll_back_target"]
 
 _WATCH_PAUSE_S = 1.0
 _ALL_S = 2400.0  # the restart, and as long as the trial is watched
 _WATCH_S = 1200.0  # the longest usual trial of a release whose manifest is not here, and a restart
 
 
-def roll_back(
+def roll_back_target(
     connect: Callable[[], Channel],
     *,
     target: str,

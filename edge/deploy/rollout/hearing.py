@@ -18,7 +18,7 @@ from edge.publish.device_messages import DeployMessage, PullMessage, StateMessag
 from edge.publish.message import WireMessage
 from edge.publish.mqtt.subscriber import Arrival, Subscriber
 from edge.registry.client import host_of
-from edge.rollout.device import Device, ReleaseOutcome
+from edge.rollout.device import ReleaseOutcome, RolloutDevice
 
 __all__ = ["Heard", "Hearing"]
 
@@ -61,12 +61,12 @@ class Heard:
         pull = self.pull
         return None if pull is None or pull.repository is None or pull.channel != channel else _same(pull.repository)
 
-    def device(self, name: str) -> Device | None:
+    def device(self, name: str) -> RolloutDevice | None:
         """Return it as a rollout sees it; None: it fetches no releases."""
         pull, deploy = self.pull, self.deploy
         if pull is None or pull.ring is None:
             return None
-        return Device(
+        return RolloutDevice(
             name=name,
             ring=pull.ring,
             is_there=self.state is not None and self.state.state != "offline",
@@ -127,7 +127,7 @@ class Hearing:
         last_s = self._last_kept_s
         return last_s is not None and self._subscriber.is_connected and time.monotonic() - last_s > _QUIET_S
 
-    def devices(self, repository: str, channel: str) -> list[Device]:
+    def devices(self, repository: str, channel: str) -> list[RolloutDevice]:
         """Return the devices that fetch the releases of `channel` from `repository`, by name."""
         with self._lock:
             found = [

@@ -18,7 +18,7 @@ from edge.errors import DeployError
 from edge.registry.artifact import EMPTY_CONTENT, EMPTY_LAYER, ArtifactLayer
 from edge.registry.client import RegistryClient
 from edge.registry.note import encode_note, layer_of_note
-from edge.rollout.state import RolloutState, decode_state, encode_state
+from edge.rollout.state import RolloutState, decode_rollout, encode_rollout
 from edge.untrusted import cleaned
 
 __all__ = ["ROLLOUT", "KeptRollout", "put_blob"]
@@ -65,7 +65,7 @@ class KeptRollout:
             raise
         document = self._client.blob(layer_of_note(content, ROLLOUT, where=where), most_bytes=_MOST_BYTES)
         try:
-            return decode_state(document)
+            return decode_rollout(document)
         except ValueError as error:
             raise DeployError(
                 "registry.artifact",
@@ -79,7 +79,7 @@ class KeptRollout:
         Raises:
             DeployError: `lock.rings`, if somebody else has changed it meanwhile, or does so now.
         """
-        content = encode_state(state)
+        content = encode_rollout(state)
         layer = ArtifactLayer(_DOCUMENT, hashlib.sha256(content).hexdigest(), len(content), "rollout.json")
         put_blob(self._writer, layer, content)
         put_blob(self._writer, EMPTY_LAYER, EMPTY_CONTENT)

@@ -20,8 +20,8 @@ from edge.deploy.rollout.kept import KeptRollout
 from edge.deploy.rollout.rings import PublishedRelease, RingTags
 from edge.errors import DeployError
 from edge.registry.reference import ring_tag
-from edge.rollout.device import Device
-from edge.rollout.judge import Decision, RingTally, judge, tally_of
+from edge.rollout.device import RolloutDevice
+from edge.rollout.judge import Decision, RingTally, judge_rollout, tally_of
 from edge.rollout.rules import Rules
 from edge.rollout.state import RingState, RolloutState
 from edge.untrusted import cleaned
@@ -77,7 +77,7 @@ class ChannelRollout:
         self._seen: RolloutState | None = None  # with who is silent, also where that is not noted yet
 
     def start(
-        self, release: PublishedRelease, rings: Sequence[str], rules: Rules, devices: Sequence[Device]
+        self, release: PublishedRelease, rings: Sequence[str], rules: Rules, devices: Sequence[RolloutDevice]
     ) -> RolloutState:
         """Give a release to the first of `rings`, each of which has a device.
 
@@ -111,7 +111,7 @@ class ChannelRollout:
         )
         return self._write(state, f"started: {', '.join(rings)}; {rings[0]} has it")
 
-    def look(self, devices: Sequence[Device]) -> Look:
+    def look(self, devices: Sequence[RolloutDevice]) -> Look:
         """Return how it stands, by the state that is kept now and by what devices say.
 
         Raises:
@@ -164,7 +164,7 @@ class ChannelRollout:
         """Have nobody else take the release: its rings name again what they did before; who has it keeps it."""
         return self._write(state, f"stopped: {why}", phase="stopped", why=why)
 
-    def _judged(self, state: RolloutState, devices: Sequence[Device]) -> Look:
+    def _judged(self, state: RolloutState, devices: Sequence[RolloutDevice]) -> Look:
         now, kept = self._clock(), state.silent
         if self._seen is not None and self._seen.claim == state.claim:
             state = self._seen
@@ -176,7 +176,7 @@ class ChannelRollout:
         for device in devices:
             if device.ring not in ours:
                 others[device.ring] = others.get(device.ring, 0) + 1
-        decision = judge(state, begun, now=now) if state.phase == "running" else None
+        decision = judge_rollout(state, begun, now=now) if state.phase == "running" else None
         return Look(state, tallies, decision, others, now, is_noted=kept == state.silent)
 
     def _is_news(self, look: Look) -> bool:
@@ -256,7 +256,7 @@ class ChannelRollout:
         return found.digest
 
 
-def _silent(state: RolloutState, devices: Sequence[Device], now: datetime) -> dict[str, datetime]:
+def _silent(state: RolloutState, devices: Sequence[RolloutDevice], now: datetime) -> dict[str, datetime]:
     """Return since when who says nothing; a device that the broker knows no longer stays as it was."""
     names = {ring.name for ring in state.rings}
     there = {device.name for device in devices if device.is_there}
@@ -265,7 +265,7 @@ def _silent(state: RolloutState, devices: Sequence[Device], now: datetime) -> di
     return {**dict.fromkeys(away, now), **since}
 
 
-def _check_rings(rings: Sequence[str], devices: Sequence[Device]) -> None:
+def _check_rings(rings: Sequence[str], devices: Sequence[RolloutDevice]) -> None:
     there: dict[str, int] = {}
     for device in devices:
         there[device.ring] = there.get(device.ring, 0) + 1

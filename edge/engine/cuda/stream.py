@@ -8,7 +8,7 @@ from typing import Any
 from edge.engine.cuda.binding import cuda_errors, import_pycuda
 from edge.errors import EngineError
 
-__all__ = ["Event", "Stream"]
+__all__ = ["CudaEvent", "Stream"]
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Stream:
         self._stream = None
 
 
-class Event:
+class CudaEvent:
     """A place in a stream that can be waited for, without burning a core meanwhile.
 
     Args:
@@ -72,7 +72,7 @@ class Event:
         """Wait until the stream has come there."""
         self._event.synchronize()
 
-    def seconds_until(self, later: Event) -> float:
+    def seconds_until(self, later: CudaEvent) -> float:
         """Return the GPU's time from here to `later`, both timed, and both reached."""
         return 1e-3 * float(self._event.time_till(later._event))
 

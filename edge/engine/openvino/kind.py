@@ -9,7 +9,7 @@ import msgspec
 
 from edge.engine.averaging import Averaging
 from edge.engine.cores import available_cores
-from edge.engine.kind import BuildRequest, DoctorFinding, EngineKind, ModelForms, Peak, Plan, QdqForm
+from edge.engine.kind import DoctorFinding, EngineKind, EngineRequest, ModelForms, Peak, Plan, QdqForm
 from edge.engine.openvino.activations import OpenVinoActivations
 from edge.engine.openvino.binding import name_and_version, require_precision
 from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
@@ -18,7 +18,7 @@ from edge.engine.openvino.int8 import why_int8_in_float
 from edge.engine.openvino.node_times import CpuNodeMeter
 from edge.engine.openvino.options import Options
 from edge.engine.openvino.peaks import cpu_peaks
-from edge.engine.openvino.profile import LayerProfiler
+from edge.engine.openvino.profile import OpenVinoLayerProfiler
 from edge.engine.openvino.roofs import CpuRoofMeter
 from edge.errors import EngineError, ModelError
 from edge.types import ModelSpec, Precision
@@ -44,7 +44,7 @@ class _OpenVino:
     def build(
         self,
         model: ModelForms,
-        request: BuildRequest,
+        request: EngineRequest,
         *,
         on_progress: Callable[[str, float], None] = lambda phase, share: None,
     ) -> Plan:
@@ -55,7 +55,7 @@ class _OpenVino:
         on_progress("model", 1.0)
         return plan
 
-    def load(self, plan: bytes, spec: ModelSpec, request: BuildRequest) -> OpenVinoEngine:
+    def load(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> OpenVinoEngine:
         """Return the engine that runs the model `plan`; the file of `spec` is not read."""
         options = request.options
         assert isinstance(options, Options)
@@ -97,9 +97,11 @@ class _OpenVino:
         """Return an engine that takes the means of channels, on the host."""
         return Averaging(OpenVinoActivations(spec, tensors, max_batch=max_batch, content=content), tensors)
 
-    def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:
+    def profiler(
+        self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None
+    ) -> OpenVinoLayerProfiler:
         """Return what times `layers` on one thread."""
-        return LayerProfiler(spec, layers, content=content)
+        return OpenVinoLayerProfiler(spec, layers, content=content)
 
     def peaks(self) -> Iterator[Peak]:
         """Yield what the CPU reaches, on all cores."""

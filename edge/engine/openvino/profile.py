@@ -19,7 +19,7 @@ from edge.engine.openvino.node_times import names_in_nodes
 from edge.errors import EngineError
 from edge.types import ModelSpec
 
-__all__ = ["LayerProfiler", "executed_node_of_layers"]
+__all__ = ["OpenVinoLayerProfiler", "executed_node_of_layers"]
 
 _ORIGINS = "originalLayersNames"
 _CONFIG = {
@@ -30,7 +30,7 @@ _CONFIG = {
 }
 
 
-class LayerProfiler:
+class OpenVinoLayerProfiler:
     """Times single layers on one thread, with everything that OpenVINO fused into them.
 
     Reordering in front of a layer is a node of its own in the engine, and not in its time.

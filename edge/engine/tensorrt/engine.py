@@ -7,7 +7,7 @@ import logging
 from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.memory import DeviceBuffer
 from edge.engine.cuda.stream import Stream
-from edge.engine.kind import BuildRequest
+from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.execution import Execution
 from edge.engine.tensorrt.plan import PlanHeader
@@ -43,7 +43,7 @@ class TensorRtEngine(TensorRtRunner):
     """
 
     def __init__(
-        self, library: TensorRtLibrary, content: bytes, header: PlanHeader, spec: ModelSpec, request: BuildRequest
+        self, library: TensorRtLibrary, content: bytes, header: PlanHeader, spec: ModelSpec, request: EngineRequest
     ) -> None:
         self._request = request
         if request.max_batch > header.max_batch:

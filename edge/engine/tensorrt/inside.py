@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from edge.engine.cuda.binding import cuda_errors, import_pycuda
 from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.memory import DeviceBuffer
-from edge.engine.cuda.stream import Event
+from edge.engine.cuda.stream import CudaEvent
 from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.build.marked import build_marked
 from edge.engine.tensorrt.device import read_device
@@ -92,7 +92,7 @@ class InsideRunner(TensorRtRunner):
         self._device[self._input.name] = keep(DeviceBuffer(rows * self._input.row_bytes))
         self._canvases = [keep(canvas_of(self._gpu, self._spec.preprocess, rows)) for _ in range(CANVASES)]
         self._copy = None if self._gpu.is_integrated else keep(DeviceBuffer(self._canvases[0].array.nbytes))
-        self._events = [keep(Event()) for _ in range(CANVASES)]
+        self._events = [keep(CudaEvent()) for _ in range(CANVASES)]
         self._takes = self._takes_of(self._kernels, (self._input, *self._outputs))
 
     def _issue(self, index: int, count: int) -> None:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from edge.engine.cuda.gpu import Gpu
 from edge.engine.cuda.memory import HostArray
 from edge.engine.kind import (
-    BuildRequest,
     DoctorFinding,
     EngineKind,
+    EngineRequest,
     LayerProfiler,
     ModelForms,
     Peak,
@@ -29,7 +29,7 @@ from edge.engine.tensorrt.examine import examined, require_calibration
 from edge.engine.tensorrt.facts import FACTS
 from edge.engine.tensorrt.machine import read_machine
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import PlanHeader, read_plan, require_fit
+from edge.engine.tensorrt.plan import PlanHeader, require_fit, split_plan
 from edge.errors import EngineError
 from edge.types import ModelSpec, Precision
 
@@ -55,7 +55,7 @@ class _TensorRt:
     def build(
         self,
         model: ModelForms,
-        request: BuildRequest,
+        request: EngineRequest,
         *,
         on_progress: Callable[[str, float], None] = lambda phase, share: None,
     ) -> Plan:
@@ -63,7 +63,7 @@ class _TensorRt:
         library, device = import_tensorrt(), read_device()
         return build_plan(library, device, model, request, on_progress=on_progress)
 
-    def load(self, plan: bytes, spec: ModelSpec, request: BuildRequest) -> Engine:
+    def load(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> Engine:
         """Return the engine of a plan that was built by this TensorRT for this GPU."""
         from edge.engine.tensorrt.engine import TensorRtEngine
 
@@ -147,8 +147,8 @@ class _TensorRt:
         rows = spec.batch or 1
         model = GivenModel(spec, spec.path.read_bytes() if content is None else content)
         precision = Precision.INT8 if spec.is_quantized else Precision.FP32
-        request = BuildRequest(precision=precision, max_batch=rows, options=Options())
-        header, serialized = read_plan(build_plan(library, device, model, request).data)
+        request = EngineRequest(precision=precision, max_batch=rows, options=Options())
+        header, serialized = split_plan(build_plan(library, device, model, request).data)
         plan = ProfiledPlan(library, header, serialized, spec, layers, rows=rows)
         return layer_times.LayerProfiler(plan, layers)
 
@@ -197,7 +197,7 @@ class _TensorRt:
         """Return the library, and header and content of a plan that it made for this GPU."""
         library, device = import_tensorrt(), read_device()
         try:
-            header, content = read_plan(plan)
+            header, content = split_plan(plan)
             require_fit(header, library, device)
         except EngineError as error:
             raise EngineError(f"{spec.name}: {error.problem}", hint=error.hint) from error

@@ -17,7 +17,7 @@ from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.errors import EngineError
 
-__all__ = ["PlanHeader", "PlanTensor", "read_plan", "require_fit", "written_plan"]
+__all__ = ["PlanHeader", "PlanTensor", "require_fit", "split_plan", "written_plan"]
 
 _MAGIC = b"EDGETRT1\n"
 _LENGTH = struct.Struct("<I")
@@ -69,7 +69,7 @@ def written_plan(header: PlanHeader, content: bytes) -> bytes:
     return b"".join((_MAGIC, _LENGTH.pack(len(told)), told, content))
 
 
-def read_plan(plan: bytes) -> tuple[PlanHeader, bytes]:
+def split_plan(plan: bytes) -> tuple[PlanHeader, bytes]:
     """Return the header, and what TensorRT serialized.
 
     Raises:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edge.engine.cuda.binding import cuda_errors, import_pycuda
 from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.memory import DeviceBuffer, HostArray
-from edge.engine.cuda.stream import Event
+from edge.engine.cuda.stream import CudaEvent
 from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.execution import Execution
 from edge.engine.tensorrt.origins import Origins
@@ -129,7 +129,7 @@ class ProfiledPlan(TensorRtRunner):
         self._canvases = [self._canvas]
         self._copy = None if self._gpu.is_integrated else keep(DeviceBuffer(self._canvas.array.nbytes))
         self._host = keep(HostArray((rows, *self._output.row_shape), self._output.dtype, is_mapped=False))
-        self._events = [keep(Event(is_timed=True)) for _ in range(1 + len(list(self._steps())))]
+        self._events = [keep(CudaEvent(is_timed=True)) for _ in range(1 + len(list(self._steps())))]
 
     def _steps(self) -> Iterator[tuple[str, Callable[[], None]]]:
         """Yield what gives each step to the stream, from a batch to its output."""

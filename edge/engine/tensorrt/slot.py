@@ -13,7 +13,7 @@ from edge.engine.cuda.gpu import Gpu
 from edge.engine.cuda.graph import CudaGraph, capture
 from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.memory import DeviceBuffer, HostArray, Owner
-from edge.engine.cuda.stream import Event, Stream
+from edge.engine.cuda.stream import CudaEvent, Stream
 from edge.engine.tensorrt.execution import Execution
 from edge.engine.tensorrt.results import Result
 from edge.engine.tensorrt.tensors import Tensors
@@ -69,7 +69,7 @@ class Slot:
         self._rows, self._step = rows, step
         self._stream, self._execution, self._make_execution = stream, execution, make_execution
         self._other: Execution | None = None
-        self._event = owner.keep(Event())
+        self._event = owner.keep(CudaEvent())
         self.canvas = owner.keep(canvas_of(gpu, preprocess, rows))
         self._copy = None if gpu.is_integrated else owner.keep(DeviceBuffer(self.canvas.array.nbytes))
         self._buffers = {

@@ -14,7 +14,7 @@ from typing import Any
 
 from edge.deadline import Deadline
 from edge.errors import MissingDependencyError
-from edge.publish.mqtt.connection import Acknowledged, Event, MqttLimits, Received, Subscribed, Waker, Will
+from edge.publish.mqtt.connection import Acknowledged, ConnectionEvent, MqttLimits, Received, Subscribed, Waker, Will
 from edge.publish.mqtt.endpoint import Endpoint
 from edge.publish.mqtt.packets import LARGEST_ID, acknowledged_from, packed_properties, publish_packet
 from edge.publish.mqtt.stream import PacketStream, Streams
@@ -38,7 +38,7 @@ class Connection:
         self.version = version
         self.limits = MqttLimits()
         self._endpoint = endpoint
-        self._events: list[Event] = []
+        self._events: list[ConnectionEvent] = []
         self._trouble: BrokerError | None = None
         self._is_accepted = False
         self._next_check_s = 0.0
@@ -52,7 +52,7 @@ class Connection:
                 will.topic, will.payload, will.qos, will.is_retained, properties=self._will_properties(will)
             )
 
-    def poll(self, timeout_s: float, waker: Waker | None = None, *, is_hurried: bool = False) -> list[Event]:
+    def poll(self, timeout_s: float, waker: Waker | None = None, *, is_hurried: bool = False) -> list[ConnectionEvent]:
         """Drive the connection and return what has happened; waits until something has, or the waker was called.
 
         Unless it `is_hurried`, acknowledgements of what is sent now are waited for a moment, to be read together.

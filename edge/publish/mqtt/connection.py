@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import socket
+import os
+import threading
 from dataclasses import dataclass
 
-__all__ = ["Acknowledged", "Event", "MqttLimits", "Received", "Subscribed", "Waker", "Will"]
+__all__ = ["Acknowledged", "ConnectionEvent", "MqttLimits", "Received", "Subscribed", "Waker", "Will"]
 
 _FAILURE = 0x80
 
@@ -61,32 +62,36 @@ class Subscribed:
     is_refused: bool
 
 
-Event = Acknowledged | Received | Subscribed
+ConnectionEvent = Acknowledged | Received | Subscribed
 
 
 class Waker:
     """Ends a `Connection.poll` of another thread."""
 
     def __init__(self) -> None:
-        self._reader, self._writer = socket.socketpair()
-        self._reader.setblocking(False)
-        self._writer.setblocking(False)
+        self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # A number that is closed is soon another file's: nobody may write to it meanwhile.
+        self._lock = threading.Lock()
 
     def wake(self) -> None:
         """Make the current poll, or the next one, return at once."""
-        with contextlib.suppress(OSError):  # full of calls already, or closed
-            self._writer.send(b"\0")
+        with self._lock:
+            if self._descriptor >= 0:
+                with contextlib.suppress(BlockingIOError):  # called 2**64 times already
+                    os.eventfd_write(self._descriptor, 1)
 
     def fileno(self) -> int:
         """Return what to wait on."""
-        return self._reader.fileno()
+        return self._descriptor
 
     def clear(self) -> None:
         """Forget the calls so far."""
         with contextlib.suppress(BlockingIOError):
-            self._reader.recv(65_536)
+            os.eventfd_read(self._descriptor)
 
     def close(self) -> None:
-        """Free the sockets."""
-        self._reader.close()
-        self._writer.close()
+        """Free the descriptor; calls from now on do nothing."""
+        with self._lock:
+            descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from edge.publish.outbox.file import PAGE_BYTES, SpoolDamagedError, connect, is_plain, place_of, translated
+from edge.publish.outbox.file import PAGE_BYTES, SpoolDamagedError, is_plain, open_spool, place_of, translated
 
 __all__ = ["Disk", "SpoolRow", "Start", "salvaged", "salvaged_starts"]
 
@@ -79,7 +79,7 @@ class Disk:
             DiskError: when it cannot be opened, or another process has it.
             SpoolDamagedError: when it is none, or damaged.
         """
-        return cls(path, connect(path))
+        return cls(path, open_spool(path))
 
     @property
     def file_bytes(self) -> int:

@@ -22,8 +22,8 @@ __all__ = [
     "PAGE_BYTES",
     "DiskError",
     "SpoolDamagedError",
-    "connect",
     "is_plain",
+    "open_spool",
     "place_of",
     "remove",
     "replace_damaged",
@@ -79,7 +79,7 @@ def translated() -> Iterator[None]:
         raise DiskError(error.strerror or str(error)) from error
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def open_spool(path: Path) -> sqlite3.Connection:
     """Return a connection to the spool at `path`, made where there is none; no other process can have one then.
 
     Raises:

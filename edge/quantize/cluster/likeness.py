@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 
 import edge
-from edge.engine.kinds import facts_of
+from edge.engine.kinds import facts_of_kind
 from edge.version import __version__
 
 __all__ = ["CODE", "PROCESSOR", "differences", "likeness_here"]
@@ -42,7 +42,7 @@ def likeness_here(kinds: Sequence[str]) -> dict[str, str]:
     }
     found |= {name: _version(name) or "not installed" for name in _DISTRIBUTIONS}
     for kind in kinds:
-        found |= facts_of(kind).versions()
+        found |= facts_of_kind(kind).versions()
     return found | dict(zip(PROCESSOR, _processor(), strict=True))
 
 

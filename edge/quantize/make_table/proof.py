@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,10 +69,11 @@ class Prover:
         self._images = images
         self._on_image = on_image
         self._truths: dict[str, GroundTruth] = {}
+        self._reported: dict[str, GroundTruth] = {}
         found = Accumulator()
         for image, size, detections in self._detect(forms, Precision.FP32):
-            truth = _reported(detections) if labels is None else labels.truth(image.path.stem, size)
-            self._truths[image.sha256] = truth
+            reported = self._reported[image.sha256] = _reported(detections)
+            truth = self._truths[image.sha256] = reported if labels is None else labels.truth(image.path.stem, size)
             found.add(image.sha256, detections, truth)
         self._found = None if labels is None else found
         self._float = 1.0 if labels is None else found.result().map50_95
@@ -84,14 +85,30 @@ class Prover:
         Raises:
             EdgeError: if it cannot be run.
         """
-        found = Accumulator()
-        for image, _, detections in self._detect(forms, Precision.INT8):
-            found.add(image.sha256, detections, self._truths[image.sha256])
+        found = self._int8(forms, self._truths)
         int8 = found.result().map50_95
         uncertainty = None if self._found is None else error_of_difference(self._found, found)
         return Proof(
             metric=self._metric, images=len(self._images), float_=self._float, int8=int8, uncertainty=uncertainty
         )
+
+    def agreement(self, forms: Forms) -> float:
+        """Return mAP50-95, 0 to 1, of INT8 by the table of `forms` with what the float model reports as the truth.
+
+        No label is looked at. 0 where the float model reports nothing.
+
+        Raises:
+            EdgeError: if it cannot be run.
+        """
+        if not any(map(len, self._reported.values())):
+            return 0.0
+        return self._int8(forms, self._reported).result().map50_95
+
+    def _int8(self, forms: Forms, truths: Mapping[str, GroundTruth]) -> Accumulator:
+        found = Accumulator()
+        for image, _, detections in self._detect(forms, Precision.INT8):
+            found.add(image.sha256, detections, truths[image.sha256])
+        return found
 
     def _detect(self, forms: Forms, precision: Precision) -> Iterator[tuple[CalibrationImage, ImageSize, Detections]]:
         work = Detecting(kind=self._kind, forms=forms, max_batch=_BATCH, precision=precision)

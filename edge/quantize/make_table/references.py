@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge.engine.kind import BuildRequest, EngineKind
+from edge.engine.kind import EngineKind, EngineRequest
 from edge.engine.select import build_and_load
 from edge.errors import DatasetError
 from edge.evaluate.parity import best_candidates, compare_candidates
@@ -20,7 +20,7 @@ from edge.quantize.forms import Forms
 from edge.quantize.stills import StillImage
 from edge.quantize.stills_tool import StillsTool, StillsWork
 from edge.types import ModelSpec, Precision, StreamId
-from edge.vision.heads import Candidates, Head, decode
+from edge.vision.heads import Candidates, Head, decode_output
 
 __all__ = ["THRESHOLD", "FloatReference", "References", "above", "head_of", "references_of"]
 
@@ -72,7 +72,7 @@ class _Referring(StillsWork):
 
     def open(self) -> _Referrer:
         options = self.kind.options_type()
-        request = BuildRequest(precision=Precision.FP32, max_batch=1, options=options, is_one_of_many=True)
+        request = EngineRequest(precision=Precision.FP32, max_batch=1, options=options, is_one_of_many=True)
         return _Referrer(build_and_load(self.kind, self.forms, request), head_of(self.forms.spec))
 
 
@@ -88,7 +88,7 @@ class _Referrer(StillsTool[Engine]):
         source = StillSource(StreamId("images"), [one.path for one in items], preprocess=preprocess, read=read)
         source.open()
         for output in outputs_of(canvases_of(source, preprocess), self._engine):
-            yield _reference_of(decode(output, self._head, score_threshold=_LOWEST))
+            yield _reference_of(decode_output(output, self._head, score_threshold=_LOWEST))
             on_item()
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.calibrate.search import ChoiceKey, Int8Choice
-from edge.engine.kind import BuildRequest, EngineKind
+from edge.engine.kind import EngineKind, EngineRequest
 from edge.engine.select import build_and_load
 from edge.evaluate.parity import compare_candidates, error_of_best
 from edge.media.stills import StillSource
@@ -22,7 +22,7 @@ from edge.quantize.make_table.new_tables import tried_table
 from edge.quantize.make_table.references import THRESHOLD, References, above, head_of
 from edge.quantize.stills import StillImage
 from edge.types import Precision, StreamId
-from edge.vision.heads import Candidates, decode
+from edge.vision.heads import Candidates, decode_output
 
 __all__ = ["ChoiceTrial", "Trials", "Trying"]
 
@@ -135,12 +135,12 @@ class _Tester:
         work = self._work
         forms = work.forms.by(tried_table(trial.choice, work.ranges, is_centred=work.is_centred), means=work.means)
         options = work.kind.options_type()
-        request = BuildRequest(precision=Precision.INT8, max_batch=1, options=options, is_one_of_many=True)
+        request = EngineRequest(precision=Precision.INT8, max_batch=1, options=options, is_one_of_many=True)
         engine = build_and_load(work.kind, forms, request)
         try:
             outputs = outputs_of((self._canvases[number] for number in trial.images), engine)
             for threshold, output in zip(thresholds, outputs, strict=True):
-                yield decode(output, self._head, score_threshold=threshold)
+                yield decode_output(output, self._head, score_threshold=threshold)
         finally:
             engine.close()
 

@@ -12,15 +12,15 @@ from edge.device.device import Device
 from edge.errors import DeployError, EdgeError
 from edge.reading import json_object, read_file
 from edge.runtime.build.handover import ANSWER
-from edge.runtime.build.request import Request, read_request
+from edge.runtime.build.request import PendingBuild, read_request
 
 if TYPE_CHECKING:
-    from edge.runtime.build.engine import Made
+    from edge.runtime.build.engine import MadeEngine
 
 __all__ = ["answer_request"]
 
 
-def answer_request(device: Device, path: Path, build: Callable[[str], Made]) -> Mapping[str, Any] | None:
+def answer_request(device: Device, path: Path, build: Callable[[str], MadeEngine]) -> Mapping[str, Any] | None:
     """Build what the request at `path` asks for, and leave the answer; None: nothing is asked that is not answered yet.
 
     The answer to an earlier request is taken away first, so that nobody takes it for this one if this process is
@@ -64,7 +64,7 @@ def _untyped(error: Exception) -> DeployError:
     return DeployError("build.failed", problem, hint="look at: journalctl -u edge-build")
 
 
-def _is_answered(workshop: Path, request: Request) -> bool:
+def _is_answered(workshop: Path, request: PendingBuild) -> bool:
     try:
         answer = json_object(read_file(workshop / ANSWER))
     except (OSError, ValueError):

@@ -14,7 +14,7 @@ from edge.protocols import Engine
 from edge.runtime.build.gate import Gate, Race, race
 from edge.types import Precision
 
-__all__ = ["Candidate", "Made", "choose_precision"]
+__all__ = ["Candidate", "ChosenPlan", "choose_precision"]
 
 _log = logging.getLogger(__name__)
 _NEXT = {Precision.FP16: (Precision.FP16, Precision.FP32), Precision.FP32: (Precision.FP32,)}
@@ -36,7 +36,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class ChosenPlan:
     """What a device gets; `report` is that of the plan, and of the choice where there was one."""
 
     candidate: Candidate
@@ -50,7 +50,7 @@ def choose_precision(
     *,
     gate: Gate | None,
     labels: tuple[str, ...],
-) -> Made:
+) -> ChosenPlan:
     """Return what was asked for if it passes the gate and is faster than the fallback, else the fallback.
 
     Args:
@@ -66,7 +66,7 @@ def choose_precision(
     """
     first = make(asked)
     if fallback is None or asked is not Precision.INT8:
-        return Made(candidate=_passed(first, labels), report=first.plan.report)
+        return ChosenPlan(candidate=_passed(first, labels), report=first.plan.report)
     other, absent = _first_of(fallback, make)
     lacks = f"; not here: {absent}" if absent else ""
     if other is None:
@@ -108,8 +108,8 @@ def _first_of(fallback: Precision, make: Callable[[Precision], Candidate]) -> tu
     return None, "; ".join(absent)
 
 
-def _told(candidate: Candidate, choice: Mapping[str, Any]) -> Made:
-    return Made(candidate=candidate, report={**candidate.plan.report, "fallback": choice})
+def _told(candidate: Candidate, choice: Mapping[str, Any]) -> ChosenPlan:
+    return ChosenPlan(candidate=candidate, report={**candidate.plan.report, "fallback": choice})
 
 
 def _times(timed: Race, asked: Precision, other: Precision) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from edge.runtime.software.said import require_to_build
 from edge.runtime.trial.intact import require_intact
 from edge.runtime.trial.soundness import engine_versions, require_files
 
-__all__ = ["Builder", "Built", "Made", "build_for_pipeline", "build_for_release", "make_for_release"]
+__all__ = ["Builder", "Built", "MadeEngine", "build_for_pipeline", "build_for_release", "make_for_release"]
 __all__ += ["make_in_workshop"]
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Built:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class MadeEngine:
     """What lies in a folder to be taken over: an engine, or only what its golden frames said of one that is here."""
 
     key: str
@@ -148,7 +148,7 @@ def build_for_pipeline(builder: Builder, path: Path) -> Built:
         return _adopted(builder.device, folder, made, None)
 
 
-def make_for_release(builder: Builder, release: str, folder: Path) -> Made:
+def make_for_release(builder: Builder, release: str, folder: Path) -> MadeEngine:
     """Leave the release's engine in an empty folder, or the numbers of one that is here and has passed its frames.
 
     Nothing else is written.
@@ -166,7 +166,7 @@ def make_for_release(builder: Builder, release: str, folder: Path) -> Made:
     return _build(builder, pipeline, folder, proof=proof, proof_id=proof_of(manifest))
 
 
-def make_in_workshop(builder: Builder, release: str) -> Made:
+def make_in_workshop(builder: Builder, release: str) -> MadeEngine:
     """Do `make_for_release` in the builder's own folder, where edge-deploy looks for it."""
     folder = builder.device.layout.workshop / MADE
     with _alone(builder):
@@ -175,13 +175,13 @@ def make_in_workshop(builder: Builder, release: str) -> Made:
         return make_for_release(builder, release, folder)
 
 
-def _adopted(device: Device, folder: Path, made: Made, manifest: Manifest | None) -> Built:
+def _adopted(device: Device, folder: Path, made: MadeEngine, manifest: Manifest | None) -> Built:
     record = adopt(device, folder, made.key, manifest=manifest, is_reused=made.is_reused)
     golden = (_golden_of(device, made.key) or {}) if proof_of(manifest) else {}
     return Built(key=made.key, record=record, seconds=made.seconds, golden=golden, is_reused=made.is_reused)
 
 
-def _build(builder: Builder, pipeline: Pipeline, folder: Path, *, proof: Path | None, proof_id: str) -> Made:
+def _build(builder: Builder, pipeline: Pipeline, folder: Path, *, proof: Path | None, proof_id: str) -> MadeEngine:
     started_s = time.monotonic()
     inputs = _typed_inputs(pipeline, proof_id)
     is_reused = _reuse(builder, pipeline, inputs, folder, proof=proof, proof_id=proof_id)
@@ -190,7 +190,7 @@ def _build(builder: Builder, pipeline: Pipeline, folder: Path, *, proof: Path | 
     else:
         record = _make(builder, pipeline, inputs, folder, proof=proof)
     golden = read_json(folder / GOLDEN) if (folder / GOLDEN).is_file() else _golden_of(builder.device, inputs.key)
-    return Made(
+    return MadeEngine(
         key=inputs.key,
         record=record,
         seconds=round(time.monotonic() - started_s, 3),

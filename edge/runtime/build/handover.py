@@ -30,7 +30,7 @@ from edge.device.engine_record import (
 from edge.device.engines import check_key
 from edge.errors import DeployError
 from edge.reading import json_object, read_file
-from edge.runtime.build.request import Request, decode_request
+from edge.runtime.build.request import PendingBuild, decode_request
 from edge.runtime.software.binding import is_this
 from edge.runtime.trial.soundness import engine_versions
 from edge.wire.codec import Misfit, decode
@@ -125,7 +125,7 @@ def proof_of(manifest: Manifest | None) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16] if frames else ""
 
 
-def _asked(device: Device) -> Request | None:
+def _asked(device: Device) -> PendingBuild | None:
     path = device.layout.build_request
     try:
         return decode_request(device.durable.files.read(path), origin=str(path))

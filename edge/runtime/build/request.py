@@ -13,29 +13,29 @@ from edge.device.releases import check_release
 from edge.errors import DeployError
 from edge.reading import json_object, read_file
 
-__all__ = ["Request", "ask", "decode_request", "read_request"]
+__all__ = ["PendingBuild", "ask", "decode_request", "read_request"]
 
 _MAX_BYTES = 4096
 _ID = re.compile(r"[0-9a-f]{0,32}")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PendingBuild:
     """The release that is to get an engine; `id` tells the answer to this request from that to an earlier one."""
 
     release: str
     id: str
 
 
-def ask(device: Device, release: str) -> Request:
+def ask(device: Device, release: str) -> PendingBuild:
     """Write a request; who starts `edge-build.service` then has it answered."""
-    request = Request(release, secrets.token_hex(8))
+    request = PendingBuild(release, secrets.token_hex(8))
     content = {"release": request.release, "id": request.id}
     device.durable.put(device.layout.build_request, json.dumps(content).encode() + b"\n")
     return request
 
 
-def read_request(path: Path) -> Request | None:
+def read_request(path: Path) -> PendingBuild | None:
     """Return what is asked for; None: nothing.
 
     Raises:
@@ -50,13 +50,13 @@ def read_request(path: Path) -> Request | None:
     return decode_request(content, origin=str(path))
 
 
-def decode_request(content: bytes, *, origin: str) -> Request:
+def decode_request(content: bytes, *, origin: str) -> PendingBuild:
     """Return the request in `content`; DeployError `request.build` for anything else."""
     try:
         values = json_object(content)
         release, number = check_release(str(values["release"])), str(values.get("id", ""))
         if not _ID.fullmatch(number):
             raise ValueError(f"id {number[:40]!r}")
-        return Request(release, number)
+        return PendingBuild(release, number)
     except (ValueError, KeyError) as error:
         raise DeployError("request.build", f"{origin}: expected a release, got {error}", hint="push it again") from None

@@ -19,7 +19,7 @@ from typing import Any
 from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
 from edge.device.engine_record import GOLDEN, MAX_PLAN_BYTES, PLAN
-from edge.engine.kind import BuildRequest, Plan, load_kind
+from edge.engine.kind import EngineRequest, Plan, load_kind
 from edge.engine.pipeline_model import max_batch_of, open_model
 from edge.engine.section import choose_engine
 from edge.errors import DeployError, EdgeError, EngineError
@@ -28,7 +28,7 @@ from edge.protocols import Engine
 from edge.quantize.forms import Forms
 from edge.quantize.precision import ComputedPrecision, precision_of
 from edge.reading import read_file
-from edge.runtime.build.choice import Candidate, Made, choose_precision
+from edge.runtime.build.choice import Candidate, ChosenPlan, choose_precision
 from edge.runtime.build.gate import Gate, read_gate
 from edge.runtime.build.progress import ProgressFile
 from edge.types import ModelSpec, Precision
@@ -161,8 +161,8 @@ class _Maker:
         for engine in self._engines:
             engine.close()
 
-    def _request(self, precision: Precision) -> BuildRequest:
-        return BuildRequest(
+    def _request(self, precision: Precision) -> EngineRequest:
+        return EngineRequest(
             precision=precision,
             max_batch=max_batch_of(self.pipeline),
             options=self._options,
@@ -171,7 +171,7 @@ class _Maker:
         )
 
 
-def _anew(maker: _Maker) -> Made:
+def _anew(maker: _Maker) -> ChosenPlan:
     fallback = maker.pipeline.config.model.fallback
     return choose_precision(
         maker.computed.precision,
@@ -182,7 +182,7 @@ def _anew(maker: _Maker) -> Made:
     )
 
 
-def _again(maker: _Maker, plan: KeptPlan) -> Made:
+def _again(maker: _Maker, plan: KeptPlan) -> ChosenPlan:
     """Put a plan that is here to the gate; what it is, was decided when it was built."""
     precision, content = Precision(plan.precision), read_file(Path(plan.path), most_bytes=MAX_PLAN_BYTES)
 

@@ -10,7 +10,7 @@ from typing import Any
 from edge.http.prometheus import Distribution, Metric
 from edge.reading import read_file
 from edge.runtime.look.moment import Snapshot
-from edge.runtime.pipeline.counters import Counters
+from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.report import RunReport
 from edge.types import StreamState
 
@@ -22,7 +22,7 @@ _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
 _STREAM = ("stream",)
 
 
-def metrics_of(moment: Snapshot, counters: Counters) -> Iterator[Metric]:
+def metrics_of(moment: Snapshot, counters: FrameCounters) -> Iterator[Metric]:
     """Yield all metrics of a moment; the stages as they are now."""
     yield from _frames(moment.report)
     yield from _streams(moment)
@@ -84,7 +84,7 @@ def _level(moment: Snapshot) -> float:
     return 2.0 if any(one.skips for one in orders) else float(bool(orders))
 
 
-def _stages(counters: Counters) -> Iterator[Metric]:
+def _stages(counters: FrameCounters) -> Iterator[Metric]:
     bounds = [2.0**octave / 1e9 for octave in _OCTAVES]
     taken: dict[tuple[str, ...], float | Distribution] = {
         (name,): Distribution(bounds=bounds, at_most=at_most, count=count, total=total_ns / 1e9)

@@ -13,7 +13,7 @@ import msgspec
 
 from edge.config.pipeline import Pipeline
 from edge.config.schema import HttpConfig, TrackingConfig
-from edge.http.exchange import Request, Response, json_response, text_response
+from edge.http.exchange import HttpRequest, HttpResponse, json_response, text_response
 from edge.http.page import page_response, picture_of, picture_response
 from edge.http.prometheus import CONTENT_TYPE, Exposition, Metric
 from edge.http.server import HttpServer, Listener
@@ -24,9 +24,9 @@ from edge.runtime.look.metrics import metrics_of
 from edge.runtime.look.moment import Rates, Snapshot
 from edge.runtime.look.pictures import Pictures
 from edge.runtime.look.status import status_json
-from edge.runtime.pipeline.counters import Counters
+from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.report import RunReport
-from edge.runtime.serve.last_switch import LastSwitch
+from edge.runtime.serve.last_switch import LastSwitchPublisher
 from edge.runtime.serve.stream_states import StreamStates
 from edge.types import StreamId
 
@@ -44,20 +44,20 @@ class Shown:
     """
 
     info: InfoMessage
-    counters: Counters
+    counters: FrameCounters
     states: StreamStates
     pictures: Pictures
     places: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
-    last_switch: LastSwitch | None = None
+    last_switch: LastSwitchPublisher | None = None
 
 
 def make_shown(
     what_runs: Callable[[], Pipeline],
     info: InfoMessage,
     *,
-    counters: Counters,
+    counters: FrameCounters,
     states: StreamStates,
-    last_switch: LastSwitch | None,
+    last_switch: LastSwitchPublisher | None,
 ) -> Shown:
     """Return what is shown of a pipeline, of which a reload may make another one."""
 
@@ -152,8 +152,8 @@ class StatusServer:
             bind = lambda: bind_socket_file(socket_path)  # noqa: E731 - the twin of the one above
             yield Listener(name=str(socket_path), bind=bind, respond=self._all, is_tcp=False)
 
-    def _public(self, request: Request) -> Response:
-        answers: dict[str, Callable[[], Response]] = {
+    def _public(self, request: HttpRequest) -> HttpResponse:
+        answers: dict[str, Callable[[], HttpResponse]] = {
             "/metrics": self._metrics,
             "/livez": self._livez,
             "/readyz": self._readyz,
@@ -161,7 +161,7 @@ class StatusServer:
         found = answers.get(request.path)
         return text_response(404, f"not here; there are {', '.join(answers)}") if found is None else found()
 
-    def _all(self, request: Request) -> Response:
+    def _all(self, request: HttpRequest) -> HttpResponse:
         if request.path == "/":
             return page_response()
         if request.path == "/status.json":
@@ -174,30 +174,30 @@ class StatusServer:
         stream = picture_of(request.path)
         return self._public(request) if stream is None else self._picture(stream)
 
-    def _picture(self, stream: str) -> Response:
+    def _picture(self, stream: str) -> HttpResponse:
         known = StreamId(stream) if stream in self._shown.states.statuses() else None
         jpeg = None if known is None else self._shown.pictures.ask(known)
         return text_response(404, "no picture yet") if jpeg is None else picture_response(jpeg)
 
-    def _livez(self) -> Response:
+    def _livez(self) -> HttpResponse:
         stuck_s = time.monotonic() - self._turned_at_s
         if stuck_s <= _STUCK_S:
             return text_response(200, "alive")
         return text_response(503, f"the inference loop has not turned for {stuck_s:.0f} s")
 
-    def _readyz(self) -> Response:
+    def _readyz(self) -> HttpResponse:
         moment = self._moment
         if moment is None:
             return text_response(503, "starting")
         return text_response(200, "ready" if moment.reason is None else f"{moment.state}: {moment.reason}")
 
-    def _metrics(self) -> Response:
+    def _metrics(self) -> HttpResponse:
         made_at_s, text = self._figures
         if time.monotonic() - made_at_s >= _FIGURES_S:
             self._exposition = self._exposition or Exposition(self._collect)
             text = self._exposition.text()
             self._figures = (time.monotonic(), text)
-        return Response(status=200, kind=CONTENT_TYPE, body=text)
+        return HttpResponse(status=200, kind=CONTENT_TYPE, body=text)
 
     def _collect(self) -> Iterator[Metric]:
         moment = self._moment

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from edge.types import DropReason, FrameResult, SourceCounts, StreamId
 
-__all__ = ["Counters", "LatencyHistogram", "RecentTimes", "StreamCounts", "StreamReport", "report_stream"]
+__all__ = ["FrameCounters", "LatencyHistogram", "RecentTimes", "StreamCounts", "StreamReport", "report_stream"]
 
 _RECENT_FRAMES = 512
 _BUCKETS_PER_OCTAVE = 16  # 4.4 % wide: finer than anybody reads a latency
@@ -82,7 +82,7 @@ class RecentTimes:
     age_p95_ms: float | None = None
 
 
-class Counters:
+class FrameCounters:
     """Counts of all streams together; thread-safe."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class StreamReport:
         return self.decoded - self.inferred - sum(self.dropped.values())
 
 
-def report_stream(stream: StreamId, source: SourceCounts, counters: Counters) -> StreamReport:
+def report_stream(stream: StreamId, source: SourceCounts, counters: FrameCounters) -> StreamReport:
     """Return the account of one stream from what its source and the pipeline counted."""
     counted = counters.of_stream(stream)
     return StreamReport(

@@ -90,7 +90,8 @@ class Ladder:
         wanted_fps = {stream: one.wanted / window_s for stream, one in loads.items() if one.wanted}
         step_up = self._step_up(wanted_fps, terms, capacity_fps) if share <= _FEW else None
         self._calm = self._calm + 1 if step_up is not None else 0
-        if self._over >= _DOWN:
+        # While no batch has ended nobody knows what is served: an engine that needs longer than a window is waited for.
+        if self._over >= _DOWN and self._inferred_over:
             served_fps = self._inferred_over / (self._over * window_s)
             return self._go_down(wanted_fps, terms, served_fps=served_fps, capacity_fps=capacity_fps)
         if step_up is None or self._calm < self._hold:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from edge.protocols import Engine
 from edge.runtime.pipeline.batcher import Batcher
-from edge.runtime.pipeline.counters import Counters
+from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.rows import Batch, Row
 from edge.types import DropReason, EngineOutput, FrameResult, StageTimes, StreamId
 from edge.vision.detect import Detector
@@ -49,7 +49,7 @@ class Inference:
 class InferenceLoop:
     """Runs until the batcher is closed and empty, or until the engine fails; `error` then says why."""
 
-    def __init__(self, inference: Inference, batcher: Batcher, counters: Counters) -> None:
+    def __init__(self, inference: Inference, batcher: Batcher, counters: FrameCounters) -> None:
         self._engine = inference.engine
         self._inference = inference
         self._batcher = batcher

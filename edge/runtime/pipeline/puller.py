@@ -9,7 +9,7 @@ import time
 from edge.errors import EdgeError, EndOfStream
 from edge.protocols import FrameSource
 from edge.runtime.pipeline.batcher import Batcher
-from edge.runtime.pipeline.counters import Counters
+from edge.runtime.pipeline.counters import FrameCounters
 from edge.types import DropReason
 
 __all__ = ["Puller"]
@@ -24,11 +24,12 @@ class Puller:
     A source that breaks ends its own puller only; `failure` then says why.
     """
 
-    def __init__(self, source: FrameSource, batcher: Batcher, counters: Counters) -> None:
+    def __init__(self, source: FrameSource, batcher: Batcher, counters: FrameCounters) -> None:
         self._source = source
         self._batcher = batcher
         self._counters = counters
         self._stopping = threading.Event()
+        self._has_joined = False
         self._thread = threading.Thread(target=self._run, name=f"pull-{source.stream}", daemon=True)
         self.failure: str | None = None
         self.in_source_since_ns: int | None = None  # monotonic; None while it is not in a call of its source
@@ -91,14 +92,18 @@ class Puller:
         self.in_source_since_ns = None
         if frame is None:
             self._batcher.leave(self._source.stream)
+            self._has_joined = False
             return
-        self._batcher.join(self._source.stream, is_live=self._source.is_live)
-        ticket = self._batcher.reserve(self._source.stream, is_live=self._source.is_live)
+        stream, is_live = self._source.stream, self._source.is_live
+        if not self._has_joined:
+            self._batcher.join(stream, is_live=is_live)
+            self._has_joined = True
+        ticket = self._batcher.reserve(stream, is_live=is_live)
         if ticket is None:
-            self._counters.dropped(self._source.stream, DropReason.STOPPED)
+            self._counters.dropped(stream, DropReason.STOPPED)
             return
         try:
             self._batcher.fill(ticket, frame)
         except BaseException:
-            self._counters.dropped(self._source.stream, DropReason.FAILED)
+            self._counters.dropped(stream, DropReason.FAILED)
             raise

@@ -23,7 +23,7 @@ from edge.registry.login import Login, read_login
 from edge.registry.pull_settings import read_pull_settings
 from edge.runtime.pull.environment import read_environment
 from edge.runtime.pull.pull import Pulled, pull
-from edge.runtime.pull.record import PullRecord, read_record, write_record
+from edge.runtime.pull.record import PullRecord, read_pull_record, write_record
 from edge.runtime.pull.user import become
 from edge.stdout import write_stdout
 from edge.transport.channel import Channel
@@ -55,7 +55,7 @@ def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_
     options = DeliveryOptions(
         is_plan=is_plan, retry_bad=retry_bad, lock_wait_s=_LOCK_WAIT_S, who=f"pull of {reference}"[:200]
     )
-    last = read_record(record)
+    last = read_pull_record(record)
     client = RegistryClient(
         reference,
         login=login,

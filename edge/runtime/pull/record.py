@@ -14,7 +14,7 @@ from typing import Any
 from edge.device.durable import Durable
 from edge.reading import json_object, read_file
 
-__all__ = ["ON_TRIAL", "PullRecord", "Settled", "decode_record", "read_record", "settled_by", "write_record"]
+__all__ = ["ON_TRIAL", "PullRecord", "Settled", "decode_pull_record", "read_pull_record", "settled_by", "write_record"]
 
 ON_TRIAL = "on-trial"
 """The result of a pull that has not seen the verdict; the device has it."""
@@ -98,15 +98,15 @@ def settled_by(record: PullRecord, *, before: PullRecord | None) -> Settled | No
     return before.settled if before is not None and before.reference == record.reference else None
 
 
-def read_record(path: Path) -> PullRecord | None:
+def read_pull_record(path: Path) -> PullRecord | None:
     """Return the record; None where there is none that can be read."""
     try:
-        return decode_record(read_file(path))
+        return decode_pull_record(read_file(path))
     except OSError:
         return None
 
 
-def decode_record(content: bytes) -> PullRecord | None:
+def decode_pull_record(content: bytes) -> PullRecord | None:
     """Return the record in a file's content; None if it is none."""
     try:
         values = json_object(content)

@@ -12,7 +12,7 @@ from edge.errors import ConfigError
 from edge.protocols import Engine
 from edge.runtime.pipeline.ladder import fair_caps
 from edge.runtime.pipeline.report import RunReport
-from edge.runtime.serve.overload import Windows
+from edge.runtime.serve.overload import Windows, rate_text
 from edge.types import StreamId, StreamState
 
 __all__ = ["Admission", "AdmissionVerdict", "EngineSpeed", "judge_admission", "measure_engine"]
@@ -70,20 +70,22 @@ def judge_admission(speed: EngineSpeed, wanted_fps: Mapping[StreamId, float | No
     known = {stream: fps for stream, fps in wanted_fps.items() if fps is not None}
     total_fps = sum(known.values())
     how = f"({speed.batch_s * 1e3:.1f} ms for a batch of {speed.rows}, measured)"
-    measured = f"{speed.fps:.1f} are served {how}"
+    measured = f"{rate_text(speed.fps)} are served {how}"
     left_out = "; decoding is not included"
     if wanted_fps and not known:
         return AdmissionVerdict(
-            is_served=True, text=f"no stream states its rate; {speed.fps:.1f} fps are served {how}{left_out}"
+            is_served=True, text=f"no stream states its rate; {rate_text(speed.fps)} fps are served {how}{left_out}"
         )
     if len(known) < len(wanted_fps):
         left_out += f", nor are streams whose rate is not stated: {', '.join(sorted(set(wanted_fps) - set(known)))}"
     if total_fps <= speed.fps * _TOLERANCE:
-        return AdmissionVerdict(is_served=True, text=f"{total_fps:.1f} fps are wanted, {measured}{left_out}")
+        return AdmissionVerdict(is_served=True, text=f"{rate_text(total_fps)} fps are wanted, {measured}{left_out}")
     limit_fps = min(fair_caps(known, {}, total_fps=speed.fps).values(), default=0.0)
     streams = int(speed.fps * len(known) / total_fps)
-    fits = f"max_fps {limit_fps:.1f} for each would fit, or {streams} of {len(known)} streams as they are"
-    return AdmissionVerdict(is_served=False, text=f"{total_fps:.1f} fps are wanted, {measured}; {fits}{left_out}")
+    fits = f"max_fps {rate_text(limit_fps)} for each would fit, or {streams} of {len(known)} streams as they are"
+    return AdmissionVerdict(
+        is_served=False, text=f"{rate_text(total_fps)} fps are wanted, {measured}; {fits}{left_out}"
+    )
 
 
 class Admission:

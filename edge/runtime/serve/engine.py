@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from edge.config.pipeline import Pipeline
 from edge.device.engine_record import EngineRecord
-from edge.engine.kind import BuildRequest, load_kind
+from edge.engine.kind import EngineRequest, load_kind
 from edge.engine.pipeline_model import max_batch_of
 from edge.engine.section import ChosenEngine, choose_engine
 from edge.engine.select import build_and_load
@@ -60,7 +60,7 @@ def start_engine(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed | None)
 def _build(pipeline: Pipeline, spec: ModelSpec) -> Running:
     computed, chosen = precision_of(pipeline, spec), choose_engine(pipeline)
     _log.info("engine kind=%s reason=%s", chosen.kind, chosen.reason)
-    request = BuildRequest(
+    request = EngineRequest(
         precision=computed.precision,
         max_batch=max_batch_of(pipeline),
         options=chosen.options,
@@ -79,7 +79,7 @@ def _load(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed) -> Running:
     record = deployed.record
     chosen, note = _chosen_before(pipeline, record)
     require_same_inputs(record.inputs, pipeline, spec, chosen)
-    request = BuildRequest(
+    request = EngineRequest(
         precision=deployed.precision,
         max_batch=max_batch_of(pipeline),
         options=chosen.options,

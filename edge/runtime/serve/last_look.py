@@ -12,7 +12,7 @@ from edge.errors import DeployError
 from edge.protocols import Publisher
 from edge.publish.device_messages import PullMessage
 from edge.registry.pull_settings import PullSettings, read_pull_settings
-from edge.runtime.pull.record import PullRecord, read_record
+from edge.runtime.pull.record import PullRecord, read_pull_record
 
 __all__ = ["LastLook"]
 
@@ -46,7 +46,7 @@ class LastLook:
             return PullMessage(device=self._device) if has_record or self._said is not None else None
         try:
             settings = read_pull_settings(self._layout.pull_toml)
-            return self._message(settings, read_record(self._layout.pull_record) if has_record else None)
+            return self._message(settings, read_pull_record(self._layout.pull_record) if has_record else None)
         except (DeployError, msgspec.ValidationError) as error:
             _log.warning("what was fetched cannot be told reason=%s", error)
             return None

@@ -13,12 +13,12 @@ from edge.errors import DeployError
 from edge.protocols import Publisher
 from edge.publish.device_messages import DeployMessage
 
-__all__ = ["LastSwitch"]
+__all__ = ["LastSwitchPublisher"]
 
 _log = logging.getLogger(__name__)
 
 
-class LastSwitch:
+class LastSwitchPublisher:
     """Looks at the state of the device at `layout` and publishes what is news; never raises."""
 
     def __init__(self, publisher: Publisher, layout: Layout, *, device: str) -> None:

@@ -14,7 +14,7 @@ from edge.runtime.pipeline.report import RunReport
 from edge.runtime.pipeline.shares import Terms
 from edge.types import DropReason, StreamId
 
-__all__ = ["FrameCounts", "Overload", "Relief", "Windows"]
+__all__ = ["FrameCounts", "Overload", "Relief", "Windows", "rate_text"]
 
 _log = logging.getLogger(__name__)
 _WINDOW_S = 10.0
@@ -124,7 +124,9 @@ class Overload:
                 wanted_fps,
                 inferred_fps,
             )
-            self._tell_stream(stream, f"overload: {_fps(inferred_fps)} of {_fps(wanted_fps)} fps are inferred")
+            self._tell_stream(
+                stream, f"overload: {rate_text(inferred_fps)} of {rate_text(wanted_fps)} fps are inferred"
+            )
         else:
             _log.info("frames of a stream are inferred again stream=%s inferred_fps=%.2f", stream, inferred_fps)
             self._tell_stream(stream, None)
@@ -197,7 +199,7 @@ class Relief:
             _log.info("all frames are taken again wanted_fps=%.1f", wanted_fps)
             self._tell(None)
             return
-        told = ",".join(f"{stream}:{fps:.1f}" for stream, fps in sorted(caps.items())) or "none"
+        told = ",".join(f"{stream}:{rate_text(fps)}" for stream, fps in sorted(caps.items())) or "none"
         if level is Level.SKIPPING:
             _log.warning("pictures that no other refers to are not decoded wanted_fps=%.1f caps=%s", wanted_fps, told)
         elif before is Level.SKIPPING:
@@ -208,9 +210,11 @@ class Relief:
         self._tell(f"frame rates are capped: {told}{skipping}")
 
 
-def _fps(rate: float) -> str:
-    """Return e.g. `24.9`, and of a rate below one two digits: `0.18`."""
-    return f"{rate:.1f}" if rate >= 1 else f"{rate:.2f}"
+def rate_text(fps: float) -> str:
+    """Return e.g. `24.9`, and of a rate below one two digits, which count below a tenth: `0.20`, `0.0042`."""
+    if fps >= 1:
+        return f"{fps:.1f}"
+    return f"{fps:.2f}" if fps >= 0.1 or fps == 0 else f"{fps:.2g}"
 
 
 def _counts(stream: StreamReport) -> FrameCounts:

@@ -11,12 +11,12 @@ from edge.publish.messages import InfoMessage
 from edge.runtime.look.server import StatusServer, make_shown
 from edge.runtime.pipeline.annotate import Annotator
 from edge.runtime.pipeline.batcher import Batcher
-from edge.runtime.pipeline.counters import Counters
+from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.loop import Inference
 from edge.runtime.serve.engine import start_engine
 from edge.runtime.serve.following import Stages, make_counting, make_followers, make_following
 from edge.runtime.serve.last_look import LastLook
-from edge.runtime.serve.last_switch import LastSwitch
+from edge.runtime.serve.last_switch import LastSwitchPublisher
 from edge.runtime.serve.publishing import birth_message, make_frame_publisher, make_publisher
 from edge.runtime.serve.release import Deployed
 from edge.runtime.serve.reload import Reloader
@@ -59,7 +59,7 @@ def build_parts(
     streams = [StreamId(stream.id) for stream in config.streams]
     stages = Stages(make_following(followers, publisher, info), make_counting(pipeline, publisher, info))
     states = StreamStates(streams, publisher, device=info.device, on_change=stages.change)
-    batcher = _batcher(pipeline, running.engine, counters := Counters())
+    batcher = _batcher(pipeline, running.engine, counters := FrameCounters())
     last_switch, last_look = _told_of_release(deployed, publisher, info)
     maker = StreamMaker(spec, states)
     reload = None if deployed else Reloader(pipeline, info, publisher, stages, filters, batcher, maker)
@@ -92,11 +92,11 @@ def build_parts(
 
 def _told_of_release(
     deployed: Deployed | None, publisher: Publisher, info: InfoMessage
-) -> tuple[LastSwitch | None, LastLook | None]:
+) -> tuple[LastSwitchPublisher | None, LastLook | None]:
     if deployed is None:
         return None, None
     layout, device = deployed.layout, info.device
-    return LastSwitch(publisher, layout, device=device), LastLook(publisher, layout, device=device)
+    return LastSwitchPublisher(publisher, layout, device=device), LastLook(publisher, layout, device=device)
 
 
 def _annotators(spec: ModelSpec, boxed: Path | None, plain: Path | None, *, every_s: float) -> list[Annotator]:
@@ -104,7 +104,7 @@ def _annotators(spec: ModelSpec, boxed: Path | None, plain: Path | None, *, ever
     return [Annotator(folder, labels=labels, every_s=every_s) for folder, labels in wanted if folder is not None]
 
 
-def _batcher(pipeline: Pipeline, engine: Engine, counters: Counters) -> Batcher:
+def _batcher(pipeline: Pipeline, engine: Engine, counters: FrameCounters) -> Batcher:
     return Batcher(
         engine.canvases,
         max_wait_s=pipeline.config.batch.max_wait_ms / 1e3,

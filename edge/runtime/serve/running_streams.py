@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from edge.media.tally import add_counts
 from edge.protocols import FrameSource
 from edge.runtime.pipeline.batcher import Batcher
-from edge.runtime.pipeline.counters import Counters, report_stream
+from edge.runtime.pipeline.counters import FrameCounters, report_stream
 from edge.runtime.pipeline.puller import Puller
 from edge.types import SourceCounts, StreamId
 
@@ -30,7 +30,7 @@ class RunningStreams:
         self,
         sources: Sequence[FrameSource],
         batcher: Batcher,
-        counters: Counters,
+        counters: FrameCounters,
         *,
         on_end: Callable[[StreamId], None],
     ) -> None:

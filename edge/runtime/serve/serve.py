@@ -21,7 +21,7 @@ from edge.runtime.serve.release import Deployed, open_release
 from edge.runtime.serve.service import PipelineParts, Service
 from edge.runtime.serve.warm_up import warm_up
 
-__all__ = ["Serving", "open_serving", "serve"]
+__all__ = ["Serving", "open_serving", "serve_pipeline"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def open_serving(*, path: Path | None, release_dir: Path | None, health: Path | 
     )
 
 
-def serve(
+def serve_pipeline(
     parts: PipelineParts,
     heartbeat: Heartbeat,
     stop: threading.Event,

@@ -19,13 +19,13 @@ from edge.protocols import FrameSource, Publisher
 from edge.reading import read_file
 from edge.runtime.look.server import StatusServer
 from edge.runtime.pipeline.batcher import Batcher
-from edge.runtime.pipeline.counters import Counters, report_stream
+from edge.runtime.pipeline.counters import FrameCounters, report_stream
 from edge.runtime.pipeline.loop import Inference, InferenceLoop
 from edge.runtime.pipeline.report import RunReport, RunTimes
 from edge.runtime.serve.following import Stages
 from edge.runtime.serve.hanging import HANGING_S, hanging_threads
 from edge.runtime.serve.last_look import LastLook
-from edge.runtime.serve.last_switch import LastSwitch
+from edge.runtime.serve.last_switch import LastSwitchPublisher
 from edge.runtime.serve.reload import Changes
 from edge.runtime.serve.running_streams import RunningStreams
 from edge.runtime.serve.stream_states import StreamStates
@@ -66,12 +66,12 @@ class PipelineParts:
     sources: Sequence[FrameSource]
     inference: Inference
     batcher: Batcher
-    counters: Counters
+    counters: FrameCounters
     publisher: Publisher
     states: StreamStates
     relief: ReliefParts = field(default_factory=ReliefParts)
     stages: Stages | None = None
-    last_switch: LastSwitch | None = None
+    last_switch: LastSwitchPublisher | None = None
     last_look: LastLook | None = None
     reload: Callable[[], Changes] | None = None
     status: StatusServer | None = None

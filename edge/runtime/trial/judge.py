@@ -12,7 +12,7 @@ from edge.bundle.manifest import HealthLimits
 from edge.device.health import Health
 from edge.device.units import UnitState
 
-__all__ = ["Baseline", "Judgement", "Observation", "Verdict", "baseline_from_state", "judge"]
+__all__ = ["Baseline", "Judgement", "Observation", "TrialVerdict", "baseline_from_state", "judge_trial"]
 
 _WINDOW_S = 10.0  # rates are measured over so long: short enough to see a break, long enough to count frames
 _STALE_S = 5.0  # the health file is written every second
@@ -22,7 +22,7 @@ _LEAST_INFER_MS = 0.01
 _DEAD_RESULTS = ("watchdog", "oom-kill", "core-dump", "signal", "exit-code", "timeout", "start-limit-hit", "resources")
 
 
-class Verdict(str, enum.Enum):
+class TrialVerdict(str, enum.Enum):
     """What is to be done."""
 
     WAIT = "wait"
@@ -96,13 +96,13 @@ class Observation:
 class Judgement:
     """A verdict, why, for how long all has been well, and what is wrong but is no fault of this release."""
 
-    verdict: Verdict
+    verdict: TrialVerdict
     reason: str
     held_s: float = 0.0
     warnings: tuple[str, ...] = field(default=())
 
 
-def judge(
+def judge_trial(
     baseline: Baseline, limits: HealthLimits, seen: Sequence[Observation], *, release: str, started_ns: int
 ) -> Judgement:
     """Return the verdict as of the last observation.
@@ -121,16 +121,18 @@ def judge(
     warnings = tuple(_warnings(baseline, limits, usable[-1]))
     fault = _hard_fault(baseline, limits, usable)
     if fault is not None:
-        return Judgement(verdict=Verdict.BAD, reason=fault, warnings=warnings)
+        return Judgement(verdict=TrialVerdict.BAD, reason=fault, warnings=warnings)
     since_ns, problem = _well_since(baseline, limits, usable)
     now_ns = usable[-1].at_ns
     held_s = 0.0 if since_ns is None else (now_ns - since_ns) / 1e9
     if since_ns is not None and held_s >= limits.hold_s:
-        return Judgement(verdict=Verdict.GOOD, reason=f"all well for {held_s:.0f} s", held_s=held_s, warnings=warnings)
+        return Judgement(
+            verdict=TrialVerdict.GOOD, reason=f"all well for {held_s:.0f} s", held_s=held_s, warnings=warnings
+        )
     if (now_ns - started_ns) / 1e9 >= limits.deadline_s:
         reason = f"not well for {limits.hold_s:g} s within {limits.deadline_s:g} s: {problem or 'too late'}"
-        return Judgement(verdict=Verdict.BAD, reason=reason, held_s=held_s, warnings=warnings)
-    return Judgement(verdict=Verdict.WAIT, reason=problem or "holding", held_s=held_s, warnings=warnings)
+        return Judgement(verdict=TrialVerdict.BAD, reason=reason, held_s=held_s, warnings=warnings)
+    return Judgement(verdict=TrialVerdict.WAIT, reason=problem or "holding", held_s=held_s, warnings=warnings)
 
 
 def _without_strangers(one: Observation, release: str) -> Observation:

@@ -19,7 +19,7 @@ from edge.reading import json_object
 from edge.runtime.build.request import ask
 from edge.runtime.software.binding import is_this
 from edge.runtime.trial.audit_entries import record, recorded_failure
-from edge.runtime.trial.soundness import is_sound, problem_of, put_aside, require_engine
+from edge.runtime.trial.soundness import is_sound, problem_of_release, put_aside, require_engine
 from edge.runtime.trial.trial import REFUSED
 from edge.runtime.trial.trust import is_known, problem_of_signature, require_trusted
 from edge.version import __version__
@@ -104,7 +104,7 @@ def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayB
             `verify.signature.*` if its signer does not count today.
     """
     check_release(release)
-    problem = problem_of(device, release)
+    problem = problem_of_release(device, release)
     if problem is not None:
         kept = ", ".join(device.releases.names()) or "none"
         raise DeployError(
@@ -120,7 +120,11 @@ def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayB
 
 
 def _problem_of(device: Device, units: Units, current: str) -> DeployError | None:
-    return problem_of_signature(device, current) or problem_of(device, current) or _outdated(device, units, current)
+    return (
+        problem_of_signature(device, current)
+        or problem_of_release(device, current)
+        or _outdated(device, units, current)
+    )
 
 
 def _outdated(device: Device, units: Units, current: str) -> DeployError | None:

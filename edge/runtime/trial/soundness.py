@@ -17,7 +17,7 @@ from edge.runtime.trial.intact import damaged, require_intact
 __all__ = [
     "engine_versions",
     "is_sound",
-    "problem_of",
+    "problem_of_release",
     "put_aside",
     "require_engine",
     "require_files",
@@ -110,7 +110,7 @@ def told_of_better(better: str, built: str) -> str:
     return f"{better} runs here by now and {AUTO} prefers it to {built}: push the release again to build for it"
 
 
-def problem_of(device: Device, release: str) -> DeployError | None:
+def problem_of_release(device: Device, release: str) -> DeployError | None:
     """Return why a release cannot serve; None if it can."""
     try:
         require_files(device, release)
@@ -123,7 +123,7 @@ def problem_of(device: Device, release: str) -> DeployError | None:
 
 def is_sound(device: Device, release: str) -> bool:
     """Return whether a release can serve; what a build mends first, which begins with its software, counts as well."""
-    problem = problem_of(device, release)
+    problem = problem_of_release(device, release)
     if problem is not None and problem.code == "device.software.missing":
         return said_of(device, release) is None  # else it is known not to be had here
     return problem is None or problem.code == "device.engine.changed"

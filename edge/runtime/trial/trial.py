@@ -17,7 +17,7 @@ from edge.device.switch import commit, refuse
 from edge.device.units import RUNTIME_UNIT, Units, UnitState
 from edge.errors import DeployError
 from edge.runtime.trial.audit_entries import record
-from edge.runtime.trial.judge import Judgement, Observation, Verdict, baseline_from_state, judge
+from edge.runtime.trial.judge import Judgement, Observation, TrialVerdict, baseline_from_state, judge_trial
 
 __all__ = ["REFUSED", "Trial", "run_trial"]
 
@@ -82,11 +82,11 @@ def _watch(device: Device, units: Units, trial: Trial, state: State, limits: Hea
     said: Judgement | None = None
     while True:
         seen = _kept([*seen, trial.observe(device, units)], limits)
-        judgement = judge(baseline, limits, seen, release=release, started_ns=state.started_boottime_ns)
+        judgement = judge_trial(baseline, limits, seen, release=release, started_ns=state.started_boottime_ns)
         said = _say(release, judgement, said)
-        if judgement.verdict is Verdict.BAD:
+        if judgement.verdict is TrialVerdict.BAD:
             return _refuse(device, release, judgement.reason, trial.moment())
-        if judgement.verdict is Verdict.GOOD:
+        if judgement.verdict is TrialVerdict.GOOD:
             if _commit(device, moment := trial.moment()):
                 record(device, "trial", f"committed: {judgement.reason}", release=release, moment=moment)
                 _log.warning("committed release=%s reason=%s", release, judgement.reason)

@@ -15,7 +15,7 @@ import pytest
 
 from edge.config.schema import StreamConfig
 from edge.media.address import parse_address
-from edge.media.camera import Phase
+from edge.media.camera import CameraPhase
 from edge.media.gstreamer.source import GstSource
 from edge.media.threads import has_stuck_threads
 from edge.types import ClockSource, ImageSize, StreamState
@@ -139,7 +139,7 @@ def test_killed_server_is_found_again_and_the_other_camera_does_not_notice(clips
         for _ in range(2):
             east.kill()
             failing.await_state(StreamState.DOWN)
-            wait_until(lambda: failing.source.phase is Phase.BACKOFF, timeout_s=5, what="a backoff")
+            wait_until(lambda: failing.source.phase is CameraPhase.BACKOFF, timeout_s=5, what="a backoff")
             east.start()
             failing.await_state(StreamState.UP)
             failing.await_frames(10)
@@ -221,7 +221,7 @@ def test_wrong_path_is_asked_for_rarely(server):
     with Viewer(server.url("/nowhere")) as viewer:
         viewer.await_state(StreamState.DOWN)
         assert "Not found" in viewer.reason
-        assert viewer.source.phase is Phase.BACKOFF
+        assert viewer.source.phase is CameraPhase.BACKOFF
         assert viewer.source.due_in_s > 20
 
 

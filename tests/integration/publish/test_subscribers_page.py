@@ -1,8 +1,10 @@
-"""docs/subscribers.md, word for word: the client's ten lines, `mosquitto_sub`, and the names in Telegraf's file."""
+"""docs/subscribers.md, word for word: the programs, `mosquitto_sub`, and the names in Telegraf's file."""
 
 import contextlib
+import os
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -34,15 +36,30 @@ exec(compile(sys.stdin.read(), "subscribers.md", "exec"))
 """
 
 
-def block(kind):
-    (found,) = re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+def block(kind, heading):
+    (section,) = re.findall(rf"^## {heading}$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    (found,) = re.findall(rf"^```{kind}\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     return found
 
 
+def python_block(heading, broker):
+    program = block("python", heading)
+    here = program.replace('"broker.local"', f'"127.0.0.1", port={broker.port}, tls=False')
+    assert here != program
+    return here
+
+
 @contextlib.contextmanager
-def running(words, text=""):
+def running(words, text="", cwd=ROOT):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
-        words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words,
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             process.stdin.write(text)
@@ -57,8 +74,7 @@ def wait_for_subscription(broker):
 
 
 def test_the_ten_lines_show_detections_crossings_and_losses(broker, make_publisher):
-    program = block("python").replace('"broker.local"', f'"127.0.0.1", port={broker.port}, tls=False')
-    assert program != block("python")
+    program = python_block("In Python", broker)
     assert program.count("\n") <= 12
     with running([sys.executable, "-c", ALONE], program) as process:
         wait_for_subscription(broker)
@@ -79,7 +95,7 @@ def test_the_ten_lines_show_detections_crossings_and_losses(broker, make_publish
 
 
 def test_mosquitto_sub_shows_events(broker, make_publisher):
-    words = shlex.split(block("sh"))
+    words = shlex.split(block("sh", "In a shell"))
     words[words.index("broker.local")] = "127.0.0.1"
     with running([*words, "-p", str(broker.port)]) as process:
         wait_for_subscription(broker)
@@ -90,9 +106,38 @@ def test_mosquitto_sub_shows_events(broker, make_publisher):
     assert payload.encode() == crossing(1).encode() + b"\n"
 
 
+def test_events_lie_in_a_database_once_each_whatever_comes_twice(broker, make_publisher, tmp_path):
+    program = python_block("Into a database", broker)
+    for newest in (3, 4):  # the second time all come again to a program that knows nothing of the first
+        with running([sys.executable, "-c", ALONE], program, cwd=tmp_path) as process:
+            connections = newest - 2
+            wait_until(lambda n=connections: broker.log().count("Sending SUBACK") == n, what="it", timeout_s=30)
+            publisher = make_publisher(broker.port)
+            for seq in range(1, newest + 1):
+                publisher.publish(crossing(seq))
+            wait_until(lambda n=newest: rows(tmp_path) == n, what=f"{newest} rows", timeout_s=30)
+            publisher.close()
+            process.kill()
+            assert "Traceback" not in process.stderr.read()
+
+    with contextlib.closing(sqlite3.connect(tmp_path / "events.db")) as database:
+        found = database.execute("SELECT device, stream, seq, kind, label, track_id, place FROM events ORDER BY seq")
+        assert found.fetchall() == [("gate-01", "east", seq, "cross", "car", 57, "gate") for seq in (1, 2, 3, 4)]
+
+
+def rows(folder):
+    if not (folder / "events.db").exists():
+        return 0
+    with contextlib.closing(sqlite3.connect(folder / "events.db")) as database:
+        try:
+            return database.execute("SELECT count(*) FROM events").fetchone()[0]
+        except sqlite3.OperationalError:  # not made yet, or being written
+            return 0
+
+
 def test_telegraf_is_asked_for_what_is_in_the_messages(tmp_path):
     path = tmp_path / "telegraf.toml"
-    path.write_text(block("toml"))
+    path.write_text(block("toml", "Into InfluxDB, by Telegraf"))
     inputs = read_toml(path).content["inputs"]["mqtt_consumer"]
     assert len(inputs) == 2
     for one, message in zip(inputs, (detections(1), crossing(1)), strict=True):

@@ -7,7 +7,7 @@ import pytest
 from edge.bundle.folder import open_bundle
 from edge.bundle.sign import sign
 from edge.delivery.options import DeliveryOptions
-from edge.deploy.push.rollback import roll_back
+from edge.deploy.push.rollback import roll_back_target
 from tests.support.manifests import allow, revocation, ssh_key
 from tests.support.wait import wait_until
 
@@ -27,7 +27,7 @@ def signed(bundle, key, namespace="edge-release"):
 
 
 def go_back(device, to=None):
-    return roll_back(
+    return roll_back_target(
         device.connect,
         target="gate-01",
         to=to,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from edge.delivery.options import DeliveryOptions
-from edge.deploy.push.rollback import roll_back
+from edge.deploy.push.rollback import roll_back_target
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.integration
@@ -41,7 +41,7 @@ def ends(process: subprocess.Popen) -> tuple[int, str]:
 
 
 def goes_back(root, to=None) -> None:
-    went = roll_back(
+    went = roll_back_target(
         root.connect,
         target="gate-01",
         to=to,

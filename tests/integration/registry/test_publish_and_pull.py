@@ -10,7 +10,7 @@ import pytest
 
 from edge.delivery.options import DeliveryOptions
 from edge.deploy.publish.publish import publish
-from edge.deploy.push.rollback import roll_back
+from edge.deploy.push.rollback import roll_back_target
 from edge.errors import DeployError
 from edge.registry.login import Login
 from edge.registry.reference import Reference
@@ -119,7 +119,7 @@ def test_who_goes_back_by_hand_is_not_overruled(registry, device, root):
     for one in (old, new):
         put(registry, one)
         device.pull()
-    went_back = roll_back(
+    went_back = roll_back_target(
         root.connect,
         target="gate-01",
         to=None,

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from edge.delivery.options import DeliveryOptions
-from edge.deploy.push.rollback import roll_back
+from edge.deploy.push.rollback import roll_back_target
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.integration
@@ -25,7 +25,7 @@ def gone_back(led, odd, root):
 
 
 def go_back(root) -> None:
-    went = roll_back(
+    went = roll_back_target(
         root.connect,
         target="gate-01",
         to=None,

@@ -13,7 +13,7 @@ import pytest
 
 from edge.deploy.publish.publish import publish
 from edge.deploy.rollout.rollout import this_second
-from edge.rollout.device import Device
+from edge.rollout.device import RolloutDevice
 from edge.rollout.rules import Rules
 from tests.support.field_fleet import FieldFleet
 from tests.support.registry import LOGIN
@@ -78,7 +78,7 @@ def there(fleet, releases):
 def begun(registry, there, releases):
     """A rollout that has begun, of both rings."""
     desk = RollingDesk(registry, this_second)
-    devices = [Device(name=f"north/{ring}", ring=ring, is_there=True) for ring in ("canary", "all")]
+    devices = [RolloutDevice(name=f"north/{ring}", ring=ring, is_there=True) for ring in ("canary", "all")]
     with closing(desk):
         desk.rollout.start(desk.tags.release(releases[1]), ("canary", "all"), Rules(), devices)
 

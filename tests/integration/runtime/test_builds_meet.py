@@ -12,7 +12,7 @@ import pytest
 from edge.device.engine_record import read_record
 from edge.errors import DeployError
 from edge.runtime.build.engine import Builder, build_for_release
-from edge.runtime.trial.soundness import problem_of
+from edge.runtime.trial.soundness import problem_of_release
 from tests.support.deployable import deployable
 from tests.support.device_releases import make_device
 from tests.support.wait import wait_until
@@ -64,7 +64,7 @@ def test_two_builds_of_one_engine_at_once_make_it_once(device, release, tmp_path
     assert [one.is_reused for one in built] == [False, True]
     assert built[0].key == built[1].key
     assert engine_folders(device) == [built[0].key]
-    assert problem_of(device, release) is None
+    assert problem_of_release(device, release) is None
 
 
 @pytest.mark.parametrize("ends", ["deadline", "stop"])
@@ -83,7 +83,7 @@ def test_a_build_that_waits_for_another_one_ends_at_its_deadline_and_when_it_is_
         assert not first.result(timeout=120).is_reused
 
     assert caught.value.code == {"deadline": "build.timeout", "stop": "build.stopped"}[ends]
-    assert problem_of(device, release) is None
+    assert problem_of_release(device, release) is None
 
 
 KILLED = """
@@ -113,7 +113,7 @@ def test_a_builder_that_is_killed_on_its_last_step_leaves_nothing_that_counts_an
 
     assert ran.returncode == -signal.SIGKILL
     assert device.releases.engine_key(release) is None
-    assert problem_of(device, release).code == "device.engine.missing"
+    assert problem_of_release(device, release).code == "device.engine.missing"
     left = engine_folders(device)
     assert len(left) == 1
     assert left[0].startswith(".") == (call == "rename")
@@ -123,4 +123,4 @@ def test_a_builder_that_is_killed_on_its_last_step_leaves_nothing_that_counts_an
     assert built.is_reused == (call == "symlink")  # that one was whole, and proven
     assert engine_folders(device) == [built.key]
     assert read_record(device.engines, built.key).plan_bytes > 0
-    assert problem_of(device, release) is None
+    assert problem_of_release(device, release) is None

@@ -14,7 +14,7 @@ from edge.runtime.agent.watch import _release as status_of
 from edge.runtime.serve.engine import start_engine
 from edge.runtime.serve.publishing import birth_message
 from edge.runtime.serve.release import open_release
-from edge.runtime.trial.soundness import problem_of
+from edge.runtime.trial.soundness import problem_of_release
 from tests.support import serving
 from tests.support.deployable import deployable
 from tests.support.device_releases import make_device
@@ -56,7 +56,7 @@ def test_auto_builds_proves_and_serves_a_plan(device, tmp_path, precision, route
     assert built.record.line.startswith(f"tensorrt {precision}, {route}: ")
     plan = (device.layout.engine(built.key) / "model.plan").read_bytes()
     assert plan.startswith(b"EDGETRT1\n")
-    assert problem_of(device, release) is None
+    assert problem_of_release(device, release) is None
     messages, report = serve(device, release)
     assert (report.engine, report.precision.value) == ("tensorrt 10.3.0", precision)
     assert report.inferred == 30

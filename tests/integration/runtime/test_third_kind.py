@@ -8,7 +8,7 @@ import pytest
 
 import edge.engine
 from edge.bundle.manifest import GoldenLimits
-from edge.engine.kinds import choose_kind, facts_of, kinds
+from edge.engine.kinds import choose_kind, facts_of_kind, kinds
 from edge.engine.pipeline_model import read_model
 from edge.errors import ConfigError, DeployError, EngineError, MissingDependencyError
 from edge.runtime.agent.preflight import need_of
@@ -16,7 +16,7 @@ from edge.runtime.doctor import examine
 from edge.runtime.serve.engine import start_engine
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.release import open_release
-from edge.runtime.trial.soundness import problem_of, require_files, why_better
+from edge.runtime.trial.soundness import problem_of_release, require_files, why_better
 from tests.support import serving
 from tests.support.deployable import deployable
 from tests.support.device_releases import make_device
@@ -65,7 +65,7 @@ def test_a_release_is_built_proven_and_served_by_it(device, tmp_path, engine, na
     assert built.record.inputs.kind == "onnxruntime"
     assert built.record.line == f"onnxruntime {precision}, session: there is one way only"
     assert (device.layout.engine(built.key) / "model.plan").read_bytes().startswith(b"ONNX Runtime plan\n")
-    assert problem_of(device, release) is None
+    assert problem_of_release(device, release) is None
     messages, report = serve(device, release)
     assert (report.engine.split()[0], report.precision.value) == ("onnxruntime", precision)
     assert report.inferred == 30
@@ -89,10 +89,10 @@ def test_an_engine_of_a_kind_that_is_gone_is_another_system_s_and_is_built_anew(
 
     monkeypatch.setattr(edge.engine, "__path__", [path for path in edge.engine.__path__ if path != str(FOLDER)])
 
-    assert problem_of(device, release).code == "device.engine.changed"
+    assert problem_of_release(device, release).code == "device.engine.changed"
     worker = (sys.executable, "-m", "edge.runtime.build.worker")
     assert build(device, release, worker=worker).record.inputs.kind == "openvino"
-    assert problem_of(device, release) is None
+    assert problem_of_release(device, release) is None
 
 
 def test_a_plan_that_it_does_not_load_ends_the_start_with_what_to_do(device, tmp_path):
@@ -109,7 +109,7 @@ def test_an_engine_of_a_kind_that_stopped_working_lets_another_one_be_built(devi
     release = deployable(device, tmp_path / "source")
     build(device, release)
     pipeline, deployed = open_release(device.layout.release(release))
-    working = facts_of("onnxruntime")
+    working = facts_of_kind("onnxruntime")
     broken = dataclasses.replace(working, why_not=lambda: "its driver is gone")
     monkeypatch.setattr(sys.modules[f"edge.engine.{working.name}.facts"], "FACTS", broken)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge.engine.kind import BuildRequest
+from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.kind import KIND
 from edge.engine.tensorrt.layer_times import LayerProfiler
 from edge.model.graph import load_graph
@@ -29,7 +29,7 @@ from tests.support.cuda_driver import stand_in
 
 HANGS_S = 60
 COUNTED = ("live", "contexts", "device_bytes")
-REQUEST = BuildRequest(precision=Precision.FP32, max_batch=2, options=KIND.options_type(), score_threshold=0.5)
+REQUEST = EngineRequest(precision=Precision.FP32, max_batch=2, options=KIND.options_type(), score_threshold=0.5)
 
 
 def _opener(spec, of):

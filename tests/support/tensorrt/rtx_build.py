@@ -12,13 +12,13 @@ from collections import Counter
 from pathlib import Path
 
 from edge.calibrate.table_file import read_table
-from edge.engine.kind import BuildRequest
+from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.binding import library_of
 from edge.engine.tensorrt.build.build import build_plan
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import read_plan
+from edge.engine.tensorrt.plan import split_plan
 from edge.errors import EdgeError
 from edge.model.inspect import inspect_model
 from edge.model.qdq.insert import QdqModel
@@ -61,13 +61,13 @@ def build(library, job):
         memory_bytes=8 << 30,
         is_integrated=False,
     )
-    request = BuildRequest(precision=Precision(job["precision"]), max_batch=job["max_batch"], options=Options())
+    request = EngineRequest(precision=Precision(job["precision"]), max_batch=job["max_batch"], options=Options())
     try:
         forms = forms_of(job)
         plan = build_plan(library, device, forms, request, log=log, on_progress=lambda *told: phases.append(told))
     except EdgeError as error:
         return {"error": str(error), "warnings": log.warnings()}
-    header, content = read_plan(plan.data)
+    header, content = split_plan(plan.data)
     tail = INT8_CONVOLUTION_OF_FLOAT32 if job.get("qdq") else INT8_CONVOLUTION
     launches = Counter(name.decode() for name in LAUNCH.findall(content))
     return {

@@ -152,6 +152,23 @@ def test_a_method_that_only_suits_a_part_of_the_last_layers_in_float_is_found():
     assert set(best.floats) == {"m1", "m2"}
 
 
+def test_of_three_methods_that_differ_each_is_measured_on_all_images_with_the_last_layers_in_float():
+    """Where no layer is depthwise a group comes up more than once: it must not take the place of another method."""
+
+    class Turning(Additive):
+        def __call__(self, choices, images):
+            return [tuple(self.on(choice, image) for image in images) for choice in choices]
+
+        def on(self, choice, image):
+            order = METHODS if image < 16 else METHODS[::-1]
+            (method,) = set(choice.methods.values())
+            return 0.5 + 0.01 * order.index(method) if "n9" in choice.floats else 1.0
+
+    best = search(ranges_of(), layers_of(10, last={9}), Turning(), images=64).steps["groups in float"]
+
+    assert dict(best.choice.methods) == {"images": "minmax"}
+
+
 @pytest.mark.parametrize(
     "limits", [FloatLimits(), FloatLimits(other=0.0, total=0.0), FloatLimits(other=0.02, total=0.5)]
 )
@@ -417,3 +434,95 @@ def test_what_is_widened_goes_by_the_steady_measure():
     wider = found.widened(FloatLimits(other=0.1, total=0.2))
 
     assert {*found.best.choice.floats} < {*wider.best.choice.floats} <= SLIGHT.keys()
+
+
+class ByMethod(Additive):
+    """Errors of 1, and by method what is added to them on every second image and on the others."""
+
+    def __init__(self, added):
+        super().__init__()
+        self.added = {**added, "mixed": (1.0, 1.0)}
+
+    def __call__(self, choices, images):
+        super().__call__(choices, images)
+        return [tuple(1.0 + self.added[self.method(choice)][image % 2] for image in images) for choice in choices]
+
+    def method(self, choice):
+        first, *others = set(choice.methods.values())
+        return "mixed" if others else first
+
+
+def tied(added, *, images=64):
+    found = search(ranges_of("a", "b"), layers_of(3), ByMethod(added), images=images)
+    return [next(iter(one.choice.methods.values())) for one in found.tied], found
+
+
+CLOSE = {"mse": (0.31, -0.29), "percentile": (0.0, 0.0), "minmax": (0.305, -0.295)}
+# 64 differences of 0.31 and -0.29: their mean of 0.01 has a standard error of 0.038.
+
+
+def test_methods_that_chance_may_have_put_in_order_are_tied_the_smallest_error_first():
+    methods, found = tied(CLOSE)
+
+    assert methods == ["percentile", "minmax", "mse"]
+    assert found.tied[0] is found.best
+
+
+def test_a_method_that_is_worse_by_more_than_a_standard_error_is_not_tied():
+    # 64 differences of 0.36 and -0.24: their mean of 0.06 has a standard error of 0.038.
+    assert tied({"mse": (0.36, -0.24), "percentile": (0.0, 0.0), "minmax": (0.9, 0.9)})[0] == ["percentile"]
+
+
+def test_of_a_single_image_nothing_is_tied():
+    assert tied({"mse": (0.1, 0.1), "percentile": (0.0, 0.0), "minmax": (0.2, 0.2)}, images=1)[0] == ["percentile"]
+
+
+def test_a_method_that_changes_nothing_is_not_tied():
+    assert tied({"mse": (0.3, -0.3), "percentile": (0.3, -0.3), "minmax": (0.9, 0.9)})[0] == ["mse"]
+
+
+@pytest.mark.parametrize(
+    ("agreements", "winner"),
+    [((0.9, 0.8, 0.9), "percentile"), ((0.9, 0.8, 0.95), "mse"), ((0.0, 0.0, 0.0), "percentile")],
+)
+def test_agreement_settles_a_tie_and_of_equals_the_smallest_error(agreements, winner):
+    by_method = dict(zip(("percentile", "minmax", "mse"), agreements, strict=True))
+    methods, found = tied(CLOSE)
+    settled = found.settled_by(lambda choice: by_method[choice.methods["a"]])
+
+    assert settled.best == found.tied[methods.index(winner)]
+    assert settled.tied == (settled.best,)
+    added = [] if winner == "percentile" else ["method by agreement"]
+    assert list(settled.steps) == [*found.steps, *added]
+    assert settled.steps[list(settled.steps)[-1]] == settled.best
+
+
+def test_where_nothing_is_tied_nobody_is_asked():
+    _, found = tied({"mse": (0.5, 0.5), "percentile": (0.0, 0.0), "minmax": (0.9, 0.9)})
+
+    assert found.settled_by(lambda choice: pytest.fail("asked")) is found
+
+
+def test_what_is_tied_keeps_the_layers_that_were_found_in_float():
+    class Mixed(ByMethod):
+        def __call__(self, choices, images):
+            pairs = zip(super().__call__(choices, images), choices, strict=True)
+            return [tuple(error + ("n3" not in choice.floats) for error in errors) for errors, choice in pairs]
+
+    found = search(ranges_of("a"), layers_of(20), Mixed(CLOSE), images=64)
+
+    assert [set(one.choice.floats) for one in found.tied] == [{"n3"}] * 3
+
+
+def test_a_method_that_suits_better_what_has_its_layers_in_float_is_taken_at_last():
+    class Later(Additive):
+        def error(self, choice):
+            kept = len({"n3", "n5"}.intersection(choice.floats))
+            of_method = {("mse",): 0.1 + 0.05 * kept, ("percentile",): 0.15, ("minmax",): 0.5}
+            return 0.8 - 0.1 * kept + of_method.get(tuple(set(choice.methods.values())), 0.5)
+
+    found = search(ranges_of("x", "y"), layers_of(60, share=0.004), Later())
+
+    assert set(found.steps["groups in float"].choice.methods.values()) == {"mse"}
+    assert dict(found.best.choice.methods) == {"x": "percentile", "y": "percentile"}
+    assert {*found.best.choice.floats} == {"n3", "n5"}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.calibrate.files import write_whole
+from edge.calibrate.files import write_bytes
 from edge.calibrate.table import (
     CalibrationTable,
     DatasetId,
@@ -199,10 +199,10 @@ def test_a_file_that_is_not_there(tmp_path):
 
 def test_writing_replaces_whole_files_and_leaves_nothing_behind(tmp_path, monkeypatch):
     path = tmp_path / "t"
-    write_whole(path, b"old")
+    write_bytes(path, b"old")
     monkeypatch.setattr("os.fsync", _disk_is_full)
     with pytest.raises(CalibrationError, match="t: cannot be written: No space left"):
-        write_whole(path, b"new")
+        write_bytes(path, b"new")
 
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
@@ -215,6 +215,6 @@ def _disk_is_full(number):
 @pytest.mark.parametrize("target", ["absent/t", "."])
 def test_a_place_that_cannot_be_written_is_named(tmp_path, target):
     with pytest.raises(CalibrationError, match="cannot be written"):
-        write_whole(tmp_path / target, b"new")
+        write_bytes(tmp_path / target, b"new")
 
     assert list(tmp_path.iterdir()) == []

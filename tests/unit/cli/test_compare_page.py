@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from edge.calibrate.histogram import count
-from edge.cli.compare_lines import layer_lines, number, percent, summary, verdict_lines
+from edge.cli.compare_lines import comparison_summary, layer_error_lines, number, percent, verdict_lines
 from edge.cli.compare_page import comparison_page, rebinned
 from edge.evaluate.layers import ComparedLayer, LayerError, LayerTimes, Quantization, worst_layers
 from edge.quantize.comparison import Comparison
@@ -175,7 +175,7 @@ def test_rebinned_counts_lose_no_value_and_stay_in_place():
 
 
 def test_lines_star_the_worst_and_end_with_whole_names():
-    lines = list(layer_lines(MIXED, worst_layers(MIXED.layers, count=1)))
+    lines = list(layer_error_lines(MIXED, worst_layers(MIXED.layers, count=1)))
 
     assert len(lines) == 1 + len(MIXED.layers)
     assert [line[0] for line in lines] == [" ", " ", " ", "*", " ", " ", " ", " "]
@@ -183,14 +183,14 @@ def test_lines_star_the_worst_and_end_with_whole_names():
 
 
 def test_the_summary_counts_every_layer_once():
-    told = summary(MIXED)
+    told = comparison_summary(MIXED)
 
     assert told.startswith(
         "Output 31.2 dB. Of 7 layers 2 pay, 1 save no time, 1 cost accuracy, 1 stay in float, 2 cannot"
     )
     assert "The 6 whose time is known take 12.0 ms per frame in float, 8.0 ms in the INT8 model" in told
     untimed = dataclasses.replace(MIXED, layers=(an_error("/a", float_ms=None),))
-    assert "tells the time of none" in summary(untimed)
+    assert "tells the time of none" in comparison_summary(untimed)
 
 
 def test_every_verdict_is_explained():

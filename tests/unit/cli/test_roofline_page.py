@@ -11,7 +11,7 @@ import pytest
 
 from edge.cli.account_lines import amount
 from edge.cli.columns import aligned
-from edge.cli.roofline_lines import machine_lines, roofline_of, summary_lines, summary_sentences
+from edge.cli.roofline_lines import machine_lines, roofline_of, roofline_summary_lines, summary_sentences
 from edge.cli.roofline_page import roofline_page
 from edge.cli.roofline_svg import Dot, Roof, roofline_svg
 from edge.quantize.account import accounts_of
@@ -121,7 +121,7 @@ def test_figures_in_words_are_of_a_frame_and_of_the_power_mode():
     accounts = accounts_of(ROOT / "edge/demo/model/traffic.onnx", table=None, batch=4)
     roofline = roofline_of(accounts, find_machine("orin-nx-16gb/10W"))
     fp16, int8 = roofline.bounds[1:]
-    row = list(summary_lines([roofline]))[-1].split()
+    row = list(roofline_summary_lines([roofline]))[-1].split()
 
     assert float(row[0]) == pytest.approx(1e3 * int8.least_s / 4, abs=0.001)
     assert float(row[2]) == pytest.approx(4 / int8.least_s, rel=0.01)

@@ -11,7 +11,7 @@ from edge.deploy.provision.admin import StepsAnswer
 from edge.deploy.provision.facts import FACTS_SCRIPT, facts_from_text
 from edge.deploy.provision.gatherer import Gatherer
 from edge.deploy.provision.jetson import extra_of
-from edge.deploy.provision.provision import Software, provision
+from edge.deploy.provision.provision import WheelSource, provision
 from edge.deploy.provision.wanted import Wanted
 from edge.deploy.provision.wheels import gather_wheels, read_wheels
 from edge.errors import DeployError
@@ -173,7 +173,7 @@ def test_what_a_device_is_told_to_install(make, facts, is_cpu_only, has_pycuda):
     wanted = Wanted(name="gate-01", compatible=("any",), is_setting_stated=False, networks=None, keys=[], signers=[])
 
     events = []
-    software = Software(gatherer=Gatherer(), is_cpu_only=is_cpu_only)
+    software = WheelSource(gatherer=Gatherer(), is_cpu_only=is_cpu_only)
     provision(shell, wanted, software=software, is_plan=True, report=Report("gate-01", events.append))
 
     (step,) = [step for step in shell.asked[0]["steps"] if step["kind"] == "Software"]

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from edge.engine.kind import BuildRequest, load_kind
+from edge.engine.kind import EngineRequest, load_kind
 from edge.engine.openvino.activations import OpenVinoActivations
 from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.engine.openvino.int8 import why_int8_in_float
@@ -129,7 +129,7 @@ def test_a_model_that_was_damaged_after_inspection_is_an_engine_error(tmp_path):
 
 
 def request(precision=Precision.FP32, max_batch=1, **options):
-    return BuildRequest(precision=precision, max_batch=max_batch, options=KIND.options_type(**options))
+    return EngineRequest(precision=precision, max_batch=max_batch, options=KIND.options_type(**options))
 
 
 def test_int8_of_a_float_model_without_a_table_is_refused(tmp_path):

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from edge.engine.openvino import profile
-from edge.engine.openvino.profile import LayerProfiler, executed_node_of_layers
+from edge.engine.openvino.profile import OpenVinoLayerProfiler, executed_node_of_layers
 from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq
 from tests.support import models
@@ -33,9 +33,9 @@ def test_every_convolution_is_found_in_float_and_in_int8(tmp_path):
     path = models.yolox(tmp_path / "m.onnx", batch=1)
     spec, names = inspect_model(path), convolutions(path)
     made = insert_qdq(path, spec, ranges=minmax(path, pictures()), keep_float=())
-    quantized = LayerProfiler(dataclasses.replace(spec, is_quantized=True), names, content=made.model)
+    quantized = OpenVinoLayerProfiler(dataclasses.replace(spec, is_quantized=True), names, content=made.model)
 
-    for profiler in (LayerProfiler(spec, names), quantized):
+    for profiler in (OpenVinoLayerProfiler(spec, names), quantized):
         times = times_of(profiler, spec)
 
         assert set(times) == set(names)
@@ -48,7 +48,7 @@ def test_a_run_too_short_to_be_counted_is_no_reason_to_leave_a_layer_out(tmp_pat
     """OpenVINO says of a layer that took less than a microsecond that it was not run."""
     path = models.yolox(tmp_path / "m.onnx", batch=1)
     spec, names = inspect_model(path), convolutions(path)
-    profiler = LayerProfiler(spec, names)
+    profiler = OpenVinoLayerProfiler(spec, names)
     profiler.run(canvas(spec))
     short = profiler._executed[names[0]]
     executed = profile._executed
@@ -66,7 +66,7 @@ def test_the_largest_layer_takes_more_time_than_the_smallest(tmp_path):
     names = convolutions(spec.path)
     first, depthwise = names[0], names[7]  # 3 to 8 channels, 3x3, at 160x160, and 1 to 1 at 10x10: 500 times the work
 
-    times = times_of(LayerProfiler(spec, names), spec, runs=9)
+    times = times_of(OpenVinoLayerProfiler(spec, names), spec, runs=9)
 
     assert np.median(times[first]) > 5 * np.median(times[depthwise])
 
@@ -80,13 +80,13 @@ def test_nodes_without_names_are_called_after_their_outputs(tmp_path):
     onnx.save(model, path)
     spec = inspect_model(path)
 
-    assert set(times_of(LayerProfiler(spec, outputs), spec)) == set(outputs)
+    assert set(times_of(OpenVinoLayerProfiler(spec, outputs), spec)) == set(outputs)
 
 
 def test_a_fixed_batch_is_told_for_one_frame(tmp_path):
     path = models.yolox(tmp_path / "m.onnx", batch=4, size=192)
     spec, names = inspect_model(path), convolutions(path)
-    profiler = LayerProfiler(spec, names)
+    profiler = OpenVinoLayerProfiler(spec, names)
 
     profiler.run(canvas(spec, 4))
 
@@ -113,4 +113,4 @@ def test_what_is_not_one_node_of_its_own_is_left_out():
 def test_a_layer_that_is_not_there_has_no_time(tmp_path):
     spec = inspect_model(models.yolox(tmp_path / "m.onnx", batch=1))
 
-    assert times_of(LayerProfiler(spec, ["nonsense"]), spec) == {}
+    assert times_of(OpenVinoLayerProfiler(spec, ["nonsense"]), spec) == {}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.http.exchange import BadRequestError, Response, read_request, text_response
+from edge.http.exchange import BadRequestError, HttpResponse, read_http_request, text_response
 from edge.http.server import HttpLimits, HttpServer, Listener
 from edge.http.sockets import bind_port, bind_socket_file
 from tests.support.http_client import ask, connect, parsed, read_all, serving
@@ -22,7 +22,7 @@ LARGE = b"x" * (64 << 20)
 
 def respond(request):
     if request.path == "/large":
-        return Response(status=200, kind="text/plain", body=LARGE)
+        return HttpResponse(status=200, kind="text/plain", body=LARGE)
     if request.path == "/broken":
         raise ValueError("a secret detail")
     return text_response(200, f"{request.method} {request.path}")
@@ -129,7 +129,7 @@ def test_what_is_no_plain_request_is_refused(sent, status):
 @given(st.binary(max_size=300) | st.text(max_size=100).map(lambda text: f"GET {text} HTTP/1.1\r\n{text}".encode()))
 def test_whatever_comes_is_a_request_or_a_bad_one(head):
     with contextlib.suppress(BadRequestError):
-        request = read_request(head)
+        request = read_http_request(head)
         assert request.path.startswith("/")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from edge.errors import EndOfStream, MissingDependencyError, SourceError
 from edge.media.backoff import CameraBackoff
-from edge.media.camera import Camera, Phase
+from edge.media.camera import Camera, CameraPhase
 from edge.media.threads import has_stuck_threads
 from edge.types import DropReason, SourceCounts, StreamState, stream_id
 from tests.support.clips import CANVAS, numbered
@@ -164,7 +164,7 @@ def test_close_wakes_a_reader_out_of_a_backoff():
     source, _ = camera(Connections([Breakage(SourceError("gone"))]), backoff=CameraBackoff(lambda _low, _high: 1000.0))
     source.open()
     source.read(0.05)
-    assert source.phase is Phase.BACKOFF
+    assert source.phase is CameraPhase.BACKOFF
     done = threading.Event()
     reader = threading.Thread(target=lambda: (source.read(60), done.set()))
     reader.start()

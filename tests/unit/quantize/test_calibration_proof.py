@@ -1,10 +1,22 @@
-"""When a promise counts as kept."""
+"""When a promise counts as kept, and what is measured beside it."""
 
+import msgspec
+import numpy as np
 import pytest
 
+from edge.engine.kind import load_kind
+from edge.evaluate.truth import GroundTruth
+from edge.model.file import read_model_file
+from edge.model.inspect import inspect_file
+from edge.quantize.crew import Here
+from edge.quantize.forms import Forms
 from edge.quantize.make_table import MaxDrop
+from edge.quantize.make_table.images import find_images
 from edge.quantize.make_table.promise import Promise
-from edge.quantize.make_table.proof import Proof
+from edge.quantize.make_table.proof import Proof, Prover
+from tests.support.few_layers import few_layers
+from tests.support.pictures import draw
+from tests.support.tables import calibrated
 
 
 def proof(drop, uncertainty):
@@ -24,3 +36,54 @@ def test_a_relative_promise_is_about_what_the_float_model_reaches(drop, is_kept)
 
 def test_the_drop_is_in_points():
     assert proof(1.25, None).drop == pytest.approx(1.25)
+
+
+class Claimed:
+    """Labels that say the same of every image, whatever is on it."""
+
+    unlabelled, left_out = (), 0
+
+    def __init__(self, *boxes):
+        self.truth_of_each = GroundTruth.of(boxes, [0] * len(boxes))
+
+    def truth(self, stem, size):
+        return self.truth_of_each
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A float model, images, and its INT8 forms by a good table and by one that clips nearly everything."""
+    folder = tmp_path_factory.mktemp("proof")
+    draw(folder / "seen", 4)
+    file = read_model_file(few_layers(folder / "m.onnx"))
+    forms = Forms(inspect_file(file), file=file)
+    (folder / "table").mkdir()
+    table = calibrated(folder / "table", folder / "m.onnx").table
+    clipped = {name: msgspec.structs.replace(one, amax=one.amax / 50) for name, one in table.tensors.items()}
+    by = [forms.by(one) for one in (table, msgspec.structs.replace(table, tensors=clipped))]
+    return forms, find_images(folder / "seen")[0], *by
+
+
+def prover(place, labels=None):
+    forms, images, *_ = place
+    return Prover(load_kind("openvino"), forms, images, labels, on_image=lambda: None, crew=Here())
+
+
+def test_agreement_is_with_what_the_float_model_reports_whatever_the_labels_say(place):
+    *_, good, clipped = place
+    own, labelled = prover(place), prover(place, Claimed((0.0, 0.0, 3.0, 3.0)))
+
+    agreements = [own.agreement(forms) for forms in (good, clipped)]
+
+    assert agreements == [own.prove(forms).int8 for forms in (good, clipped)]
+    assert agreements == [labelled.agreement(forms) for forms in (good, clipped)]
+    assert agreements[0] > agreements[1] + 0.2
+    assert labelled.prove(good).int8 < 0.1
+
+
+def test_where_the_float_model_reports_nothing_no_table_agrees_better(place, monkeypatch):
+    monkeypatch.setattr("edge.quantize.make_table.proof._REPORTED_SCORE", np.inf)
+    *_, good, clipped = place
+    nothing = prover(place, Claimed((0.0, 0.0, 3.0, 3.0)))
+
+    assert (nothing.agreement(good), nothing.agreement(clipped)) == (0.0, 0.0)

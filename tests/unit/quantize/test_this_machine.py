@@ -11,7 +11,7 @@ from edge.engine.openvino.options import Options
 from edge.errors import ConfigError
 from edge.quantize import this_machine
 from edge.quantize.account import accounts_of
-from edge.quantize.this_machine import ROUNDS, cores_of, is_this, measured_here
+from edge.quantize.this_machine import ROUNDS, cores_of, is_this_machine, measured_here
 from edge.roofline.efficiency import ExecutedNode
 from edge.roofline.measured import MeasuredMachine, Rate, WorkingSet
 from edge.types import Precision
@@ -116,7 +116,7 @@ def test_a_spread_of_the_roof_is_no_excuse_not_to_measure_it_again(measure):
     ("name", "is_here"), [("this", True), ("THIS/1", True), ("thisbe", False), ("rtx-3080", False)]
 )
 def test_its_name(name, is_here):
-    assert is_this(name) is is_here
+    assert is_this_machine(name) is is_here
 
 
 @pytest.mark.parametrize("name", ["this/0", "this/3", "this/-1", "this/x", "this/", "this/1/1", "this/\u0661"])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from edge.runtime.pull.record import PullRecord, read_record, settled_by, write_record
+from edge.runtime.pull.record import PullRecord, read_pull_record, settled_by, write_record
 
 
 def ended(result):
@@ -21,7 +21,7 @@ RECORD = ended("committed")
 def test_a_record_is_read_as_it_was_written(tmp_path):
     write_record(tmp_path / "pull.json", RECORD)
 
-    assert read_record(tmp_path / "pull.json") == RECORD
+    assert read_pull_record(tmp_path / "pull.json") == RECORD
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
 def test_a_record_that_is_none_is_as_none(tmp_path, content):
     (tmp_path / "pull.json").write_bytes(content)
 
-    assert read_record(tmp_path / "pull.json") is None
-    assert read_record(tmp_path / "nothing") is None
+    assert read_pull_record(tmp_path / "pull.json") is None
+    assert read_pull_record(tmp_path / "nothing") is None
 
 
 def test_only_the_same_artifact_at_the_same_place_is_judged():

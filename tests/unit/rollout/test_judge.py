@@ -5,8 +5,8 @@ from datetime import datetime, timedelta, timezone
 import msgspec
 import pytest
 
-from edge.rollout.device import Device, DeviceStanding, ReleaseOutcome
-from edge.rollout.judge import judge, tally_of
+from edge.rollout.device import DeviceStanding, ReleaseOutcome, RolloutDevice
+from edge.rollout.judge import judge_rollout, tally_of
 from edge.rollout.rules import Rules
 from edge.rollout.state import RingState, RolloutState
 
@@ -34,7 +34,7 @@ def state(*rings, silent=None, rules=None, **values):
 def fleet(ring="canary", *, good=0, bad=0, waiting=0, away=0):
     kinds = [GOOD] * good + [BAD] * bad + [None] * (waiting + away)
     return [
-        Device(name=f"north/{ring}-{n}", ring=ring, is_there=n < good + bad + waiting, switched=kind)
+        RolloutDevice(name=f"north/{ring}-{n}", ring=ring, is_there=n < good + bad + waiting, switched=kind)
         for n, kind in enumerate(kinds)
     ]
 
@@ -42,7 +42,7 @@ def fleet(ring="canary", *, good=0, bad=0, waiting=0, away=0):
 def decided(given, devices, *, after_s=60.0):
     now = BEGAN + timedelta(seconds=after_s)
     tallies = [tally_of(given, ring, devices, now=now) for ring in given.begun]
-    return judge(given, tallies, now=now)
+    return judge_rollout(given, tallies, now=now)
 
 
 def reached(*, after_s):

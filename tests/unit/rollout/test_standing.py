@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from edge.rollout.device import Device, DeviceStanding, ReleaseOutcome, standing_of
+from edge.rollout.device import DeviceStanding, ReleaseOutcome, RolloutDevice, standing_of
 
 BEGAN = datetime(2026, 11, 23, 12, 0, tzinfo=timezone.utc)
 NEW, OLD = "0123456789ab", "ba9876543210"
@@ -23,7 +23,7 @@ def stands(device, *, silent_since=None, after_s=600.0):
 
 
 def device(*, is_there=True, switched=None, pulled=None):
-    return Device(name="north/gate-01", ring="canary", is_there=is_there, switched=switched, pulled=pulled)
+    return RolloutDevice(name="north/gate-01", ring="canary", is_there=is_there, switched=switched, pulled=pulled)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 import pytest
 
 from edge.rollout.rules import Rules
-from edge.rollout.state import RingState, RolloutState, decode_state, encode_state
+from edge.rollout.state import RingState, RolloutState, decode_rollout, encode_rollout
 
 AT = datetime(2026, 11, 23, 12, 0, tzinfo=timezone.utc)
 
@@ -28,12 +28,12 @@ def made(**values):
 
 def test_it_comes_back_as_it_was_written():
     state = made().changed(at=AT, by="me", what="started", claim="d")
-    assert decode_state(encode_state(state)) == state
+    assert decode_rollout(encode_rollout(state)) == state
     assert (state.serial, state.claim, state.steps[0].what) == (2, "d", "started")
 
 
 def test_it_is_a_text_that_a_person_can_read():
-    told = json.loads(encode_state(made()))
+    told = json.loads(encode_rollout(made()))
     assert told["format"] == "edge.rollout/1"
     assert told["rings"][0]["began_at"] == "2026-11-23T12:00:00Z"
 
@@ -63,12 +63,12 @@ def test_steps_are_kept_the_latest_of_them():
     ],
 )
 def test_what_is_no_such_state_is_refused(changes):
-    text = {**json.loads(encode_state(made())), **changes}
+    text = {**json.loads(encode_rollout(made())), **changes}
     with pytest.raises(ValueError, match=r".+"):
-        decode_state(json.dumps(text).encode())
+        decode_rollout(json.dumps(text).encode())
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"{}", b"[" * 100_000])
 def test_what_is_no_text_of_ours_is_refused(content):
     with pytest.raises(ValueError, match=r".+"):
-        decode_state(content)
+        decode_rollout(content)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.errors import DeployError
-from edge.transport.frames import MAX_BLOB_BYTES, MAX_JSON_BYTES, Blob, Message, encode, read_frame
+from edge.transport.frames import MAX_BLOB_BYTES, MAX_JSON_BYTES, Blob, Message, encode_frame, read_frame
 
 
 class EndedError(Exception):
@@ -30,7 +30,7 @@ def _reader(content):
 def test_whatever_comes_is_a_frame_or_a_typed_error(content):
     codes = []
     try:
-        assert encode(read_frame(_reader(content)))
+        assert encode_frame(read_frame(_reader(content)))
     except EndedError:
         pass
     except DeployError as error:
@@ -63,12 +63,12 @@ _VALUES = st.recursive(
     st.text(max_size=20), st.dictionaries(st.text(max_size=8).filter(lambda key: key != "verb"), _VALUES, max_size=4)
 )
 def test_a_message_comes_back_as_it_went(verb, values):
-    assert read_frame(_reader(encode(Message(verb, values)))) == Message(verb, values)
+    assert read_frame(_reader(encode_frame(Message(verb, values)))) == Message(verb, values)
 
 
 @given(st.binary(max_size=2000))
 def test_a_blob_comes_back_as_it_went(content):
-    assert read_frame(_reader(encode(Blob(content)))) == Blob(content)
+    assert read_frame(_reader(encode_frame(Blob(content)))) == Blob(content)
 
 
 def _framed(body):
@@ -96,6 +96,6 @@ def test_a_body_that_is_no_message_is_refused(body):
 
 def test_a_frame_over_the_limit_is_not_even_encoded():
     with pytest.raises(ValueError, match="at most"):
-        encode(Blob(bytes(MAX_BLOB_BYTES + 1)))
+        encode_frame(Blob(bytes(MAX_BLOB_BYTES + 1)))
     with pytest.raises(ValueError, match="at most"):
-        encode(Message("x", {"text": "x" * MAX_JSON_BYTES}))
+        encode_frame(Message("x", {"text": "x" * MAX_JSON_BYTES}))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from edge.errors import TensorMismatchError
 from edge.types import CandidateRows, HeadFamily, ImageSize
-from edge.vision.heads import Head, decode
+from edge.vision.heads import Head, decode_output
 
 SIZE = ImageSize(width=64, height=32)
 STRIDES = (8, 16, 32)
@@ -70,7 +70,7 @@ def obvious_decode(family, output, threshold, *, is_multi_label):
 def test_equals_the_obvious_decoder(family, is_multi_label, seed, rows, threshold):
     output = random_output(family, seed, rows)
 
-    got = decode(output, head(family, is_multi_label=is_multi_label), score_threshold=threshold)
+    got = decode_output(output, head(family, is_multi_label=is_multi_label), score_threshold=threshold)
 
     rows_got = np.column_stack([got.row, got.class_id, got.score, got.xyxy])
     expected = np.array(obvious_decode(family, output, threshold, is_multi_label=is_multi_label)).reshape(-1, 7)
@@ -88,7 +88,9 @@ def test_candidates_give_the_same_bits_as_the_whole_output(family, is_multi_labe
     cells[0, seed % cells.shape[1]] = np.nan
     row, cell = np.nonzero(np.ones(cells.shape[:2]))  # all of them: more than needed is allowed
     found = CandidateRows(row=row, cell=cell, values=cells[row, cell], score_threshold=threshold)
-    read = functools.partial(decode, head=head(family, is_multi_label=is_multi_label), score_threshold=threshold + more)
+    read = functools.partial(
+        decode_output, head=head(family, is_multi_label=is_multi_label), score_threshold=threshold + more
+    )
 
     got, expected = read(found), read(output)
 
@@ -100,9 +102,9 @@ def test_candidates_cannot_say_what_lies_below_their_threshold():
     nothing = np.zeros(0, np.int64)
     found = CandidateRows(row=nothing, cell=nothing, values=np.zeros((0, 8), np.float32), score_threshold=0.25)
 
-    assert len(decode(found, head(HeadFamily.YOLOV5), score_threshold=0.25).score) == 0
+    assert len(decode_output(found, head(HeadFamily.YOLOV5), score_threshold=0.25).score) == 0
     with pytest.raises(TensorMismatchError, match=r"above 0\.2 are wanted .* above 0\.25 only"):
-        decode(found, head(HeadFamily.YOLOV5), score_threshold=0.2)
+        decode_output(found, head(HeadFamily.YOLOV5), score_threshold=0.2)
 
 
 def test_a_yolox_cell_worked_out_by_hand():
@@ -110,7 +112,7 @@ def test_a_yolox_cell_worked_out_by_hand():
     # Second level (stride 16) starts after 32 cells; its cell 5 is column 1, row 1.
     output[0, 32 + 5] = [0.5, 0.25, math.log(2), math.log(1.5), 0.8, 0.1, 0.9, 0.2]
 
-    got = decode(output, head(HeadFamily.YOLOX), score_threshold=0.5)
+    got = decode_output(output, head(HeadFamily.YOLOX), score_threshold=0.5)
 
     assert got.class_id.tolist() == [1]
     assert got.score.tolist() == [pytest.approx(0.72)]
@@ -121,4 +123,4 @@ def test_a_yolox_cell_worked_out_by_hand():
 def test_a_score_that_is_not_a_number_is_no_detection():
     output = np.full((1, CELLS, 5 + CLASSES), np.nan, np.float32)
 
-    assert len(decode(output, head(HeadFamily.YOLOV5), score_threshold=0.1).score) == 0
+    assert len(decode_output(output, head(HeadFamily.YOLOV5), score_threshold=0.1).score) == 0

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from edge.deploy.provision.remote.folders import Folder
 from edge.deploy.provision.remote.tools import Conflict, run
 
-__all__ = ["empty", "holds_files", "open_file", "put", "read", "remove_tree"]
+__all__ = ["empty", "holds_files", "open_file_in", "put", "read", "remove_tree"]
 
 _DEEPEST = 100  # folders held open at once; what lies deeper is brought up first
 _EMPTY_S = 900.0  # somebody may go on writing
@@ -21,7 +21,7 @@ _MOST_BYTES = 16 * 1024**2
 
 
 @contextmanager
-def open_file(folder: Folder, name: str) -> Iterator[int | None]:
+def open_file_in(folder: Folder, name: str) -> Iterator[int | None]:
     """Give a regular file with one name, open for reading; None: it is not there.
 
     Raises:

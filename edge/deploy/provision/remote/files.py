@@ -11,7 +11,7 @@ import pwd
 import re
 import stat
 
-from edge.deploy.provision.remote.contents import empty, holds_files, open_file, put, read
+from edge.deploy.provision.remote.contents import empty, holds_files, open_file_in, put, read
 from edge.deploy.provision.remote.folders import Folder, open_parent
 from edge.deploy.provision.remote.tools import Conflict, Record
 
@@ -162,7 +162,7 @@ class _OwnFile(Step):
         try:
             with open_parent(self.path) as (folder, name):
                 folder.require_roots()
-                with open_file(folder, name) as fd:
+                with open_file_in(folder, name) as fd:
                     return None if fd is None else (os.fstat(fd), read(fd))
         except FileNotFoundError:
             return None

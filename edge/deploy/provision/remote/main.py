@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 
-from edge.deploy.provision.remote.contents import open_file, put, read
+from edge.deploy.provision.remote.contents import open_file_in, put, read
 from edge.deploy.provision.remote.files import Directory, File, Lines
 from edge.deploy.provision.remote.folders import open_parent
 from edge.deploy.provision.remote.software import Software
@@ -104,7 +104,7 @@ def _read_record() -> Record:
     try:
         with open_parent(RECORD) as (folder, name):
             folder.require_roots()
-            with open_file(folder, name) as fd:
+            with open_file_in(folder, name) as fd:
                 notes: Record = {} if fd is None else json.loads(read(fd))
                 return notes
     except FileNotFoundError:

@@ -9,7 +9,7 @@ import shutil
 import stat
 import sys
 
-from edge.deploy.provision.remote.contents import open_file, put, read, remove_tree
+from edge.deploy.provision.remote.contents import open_file_in, put, read, remove_tree
 from edge.deploy.provision.remote.files import Step
 from edge.deploy.provision.remote.folders import Folder, make_folders, open_folder, open_parent
 from edge.deploy.provision.remote.tools import Conflict, Record, run
@@ -138,7 +138,7 @@ def _is_complete(folder: Folder, name: str) -> bool:
 
 def _sha256_of(folder: Folder, name: str) -> str | None:
     digest = hashlib.sha256()
-    with open_file(folder, name) as fd:
+    with open_file_in(folder, name) as fd:
         if fd is None:
             return None
         with open(fd, "rb", closefd=False) as file:
@@ -149,7 +149,7 @@ def _sha256_of(folder: Folder, name: str) -> str | None:
 
 def _copy(source: Folder, name: str, target: Folder, as_name: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open_file(source, name) as fd:
+    with open_file_in(source, name) as fd:
         if fd is not None:
             with (
                 open(fd, "rb", closefd=False) as there,
@@ -164,7 +164,7 @@ def _isolate(programs: Folder) -> None:
         status = programs.lstat(name)
         if status is None or not stat.S_ISREG(status.st_mode):
             continue
-        with open_file(programs, name) as fd:
+        with open_file_in(programs, name) as fd:
             content = b"" if fd is None else read(fd)
         first, _, rest = content.partition(b"\n")
         if first.startswith(b"#!") and first.endswith(b"/bin/python"):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edge.engine.kind import BuildRequest, ModelForms, Plan
+from edge.engine.kind import EngineRequest, ModelForms, Plan
 from edge.engine.tensorrt.binding import TensorRtLibrary, make_logger
 from edge.engine.tensorrt.build.account import PlanAccount
 from edge.engine.tensorrt.build.config import make_config
@@ -46,7 +46,7 @@ class _Job:
     library: TensorRtLibrary
     device: TensorrtDevice
     model: ModelForms
-    request: BuildRequest
+    request: EngineRequest
     options: Options
     chosen: ChosenRoute
     log: MessageLog
@@ -62,7 +62,7 @@ def build_plan(
     library: TensorRtLibrary,
     device: TensorrtDevice,
     model: ModelForms,
-    request: BuildRequest,
+    request: EngineRequest,
     *,
     log: MessageLog | None = None,
     on_progress: _Progress = lambda phase, share: None,
@@ -91,7 +91,7 @@ def build_plan(
 
 
 def _job(
-    library: TensorRtLibrary, device: TensorrtDevice, model: ModelForms, request: BuildRequest, log: MessageLog
+    library: TensorRtLibrary, device: TensorrtDevice, model: ModelForms, request: EngineRequest, log: MessageLog
 ) -> _Job:
     options = request.options
     assert isinstance(options, Options)

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from edge.calibrate.table_file import read_table, write_table
-from edge.engine.kind import BuildRequest, QdqForm
+from edge.engine.kind import EngineRequest, QdqForm
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import read_plan
+from edge.engine.tensorrt.plan import split_plan
 from edge.errors import CalibrationError, EngineError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
@@ -62,7 +62,7 @@ def build(
     cache=None,
     **options,
 ):
-    request = BuildRequest(
+    request = EngineRequest(
         precision=Precision(precision), max_batch=max_batch, options=Options(**options), cache_folder=cache
     )
     return build_plan(import_tensorrt(), device, forms, request, log=log, on_progress=on_progress)
@@ -76,7 +76,7 @@ def report(forms, *args, **options):
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_every_version_builds_every_precision_with_what_it_has(forms, version, precision):
     with fake_tensorrt.used(version) as fake:
-        header, _ = read_plan(build(forms, precision, device=DESKTOP).data)
+        header, _ = split_plan(build(forms, precision, device=DESKTOP).data)
     assert (header.library, header.version) == (fake.name, fake.version)
     expected = {"fp32": "float", "fp16": "float", "int8": "qdq"}[precision]
     assert header.route == f"{expected}-{'weak' if version in WEAK else 'strong'}"
@@ -276,7 +276,7 @@ def test_a_full_disk_costs_the_timing_cache_only(forms, tmp_path):
 def test_a_fixed_batch_needs_no_profile_and_is_in_the_header(tmp_path):
     spec = inspect_model(models.yolov8(tmp_path / "model.onnx", batch=2))
     with fake_tensorrt.used():
-        header, _ = read_plan(build(Forms(spec), "fp16").data)
+        header, _ = split_plan(build(Forms(spec), "fp16").data)
     assert header.batch == 2
     assert header.inputs[0].shape == (2, 3, 96, 96)
 
@@ -284,7 +284,7 @@ def test_a_fixed_batch_needs_no_profile_and_is_in_the_header(tmp_path):
 def test_a_dla_core_gets_a_cache_a_fixed_batch_and_the_gpu_beside(forms):
     with fake_tensorrt.used(dla_cores=2):
         plan = build(forms, dla_core=1)
-    header, _ = read_plan(plan.data)
+    header, _ = split_plan(plan.data)
     assert (header.route, header.dla_core, header.batch) == ("implicit-cache", 1, 3)
     assert plan.report["dla"]["core"] == 1
     assert "DLA" in plan.report["why"]

@@ -6,11 +6,11 @@ import logging
 import numpy as np
 import pytest
 
-from edge.engine.kind import BuildRequest
+from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.engine import TensorRtEngine
 from edge.engine.tensorrt.kind import KIND
-from edge.engine.tensorrt.plan import read_plan
+from edge.engine.tensorrt.plan import split_plan
 from edge.errors import EngineError
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.quantize.forms import Forms
@@ -46,7 +46,7 @@ def fake(device):
 
 def request_of(rows=ROWS, score_threshold=None):
     options = KIND.options_type()
-    return BuildRequest(precision=Precision.FP32, max_batch=rows, options=options, score_threshold=score_threshold)
+    return EngineRequest(precision=Precision.FP32, max_batch=rows, options=options, score_threshold=score_threshold)
 
 
 def make(spec, **wanted):
@@ -238,7 +238,7 @@ def test_until_8_6_the_canvases_of_an_open_batch_take_turns_in_one_context(devic
     with fake_tensorrt.used(OLD) as fake:
         fake.give = device.give
         request = request_of()
-        header, content = read_plan(KIND.build(Forms(spec), request).data)
+        header, content = split_plan(KIND.build(Forms(spec), request).data)
         library = import_tensorrt()
         abilities = dataclasses.replace(library.abilities, has_execute_v3=has_v3)  # False: as before 8.5
         engine = TensorRtEngine(dataclasses.replace(library, abilities=abilities), content, header, spec, request)

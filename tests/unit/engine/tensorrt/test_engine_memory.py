@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge.engine.cuda.binding import import_pycuda
-from edge.engine.kind import BuildRequest
+from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.kind import KIND
 from edge.errors import EngineError
 from edge.model.inspect import inspect_model
@@ -15,7 +15,7 @@ from edge.types import Precision
 from tests.support import fake_tensorrt, models
 from tests.support.cuda_driver import stand_in
 
-REQUEST = BuildRequest(precision=Precision.FP32, max_batch=3, options=KIND.options_type(), score_threshold=0.5)
+REQUEST = EngineRequest(precision=Precision.FP32, max_batch=3, options=KIND.options_type(), score_threshold=0.5)
 COUNTED = ("live", "contexts", "device_bytes")
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from edge.engine.kinds import AUTO, choose_kind, facts_of
+from edge.engine.kinds import AUTO, choose_kind, facts_of_kind
 from edge.engine.tensorrt.facts import FACTS, why_not
 from edge.engine.tensorrt.machine import SystemCopy, ThisMachine, read_machine
 
@@ -89,7 +89,7 @@ def test_the_version_is_read_without_loading_the_library(tmp_path, monkeypatch):
     (package / "__init__.py").write_text('raise SystemExit("loaded")\n__version__ = "10.3.0"\n')
     monkeypatch.syspath_prepend(tmp_path)
     assert read_machine(tmp_path).libraries["tensorrt"] == "10.3.0"
-    assert facts_of("tensorrt").versions()["tensorrt"] == "10.3.0"
+    assert facts_of_kind("tensorrt").versions()["tensorrt"] == "10.3.0"
 
 
 @pytest.mark.skipif(os.path.exists("/dev/nvidia0") or os.path.exists("/dev/nvhost-gpu"), reason="there is a GPU")

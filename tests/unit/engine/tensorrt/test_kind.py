@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from edge.config.load import load_pipeline
-from edge.engine.kind import BuildRequest, CalibratingKind, load_kind
+from edge.engine.kind import CalibratingKind, EngineRequest, load_kind
 from edge.engine.section import choose_engine
 from edge.engine.tensorrt.build import inspector
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import read_plan, written_plan
+from edge.engine.tensorrt.plan import split_plan, written_plan
 from edge.errors import EngineError, MissingDependencyError
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
@@ -22,7 +22,7 @@ from tests.support import fake_tensorrt, models
 from tests.support.tensorrt import ROOT
 
 ORIN = TensorrtDevice(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
-REQUEST = BuildRequest(precision=Precision.FP16, max_batch=2, options=Options())
+REQUEST = EngineRequest(precision=Precision.FP16, max_batch=2, options=Options())
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_build_that_is_killed_leaves_no_timing_cache_and_ends_its_own_process_
     program = """
 import sys
 from pathlib import Path
-from edge.engine.kind import BuildRequest
+from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
 from edge.engine.tensorrt.device import TensorrtDevice
@@ -124,7 +124,7 @@ from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
 from edge.types import Precision
 device = TensorrtDevice(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
-request = BuildRequest(precision=Precision.FP16, max_batch=1, options=Options(), cache_folder=Path(sys.argv[2]))
+request = EngineRequest(precision=Precision.FP16, max_batch=1, options=Options(), cache_folder=Path(sys.argv[2]))
 build_plan(import_tensorrt(), device, Forms(inspect_model(Path(sys.argv[1]))), request)
 """
     done = subprocess.run(
@@ -140,8 +140,8 @@ build_plan(import_tensorrt(), device, Forms(inspect_model(Path(sys.argv[1]))), r
 
 def test_a_header_with_a_changed_field_is_believed_as_little_as_its_content(kind, spec):
     with fake_tensorrt.used():
-        header, content = read_plan(kind.build(Forms(spec), REQUEST).data)
+        header, content = split_plan(kind.build(Forms(spec), REQUEST).data)
         plan = written_plan(header, content + b" ")
-        read_plan(plan)
+        split_plan(plan)
         with pytest.raises(EngineError, match="damaged"):
-            read_plan(plan[:-1])
+            split_plan(plan[:-1])

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from edge.engine.kind import BuildRequest
+from edge.engine.kind import EngineRequest
 from edge.engine.measuring import MeasuringKind
 from edge.engine.tensorrt import layer_times
 from edge.engine.tensorrt.kind import KIND
@@ -56,7 +56,7 @@ def canvas(spec, rows=1):
 
 
 def node_meter(spec, names, rows=1):
-    request = BuildRequest(precision=Precision.FP16, max_batch=rows, options=KIND.options_type())
+    request = EngineRequest(precision=Precision.FP16, max_batch=rows, options=KIND.options_type())
     plan = KIND.build(Forms(spec), request).data
     return KIND.node_meter(spec, names, content=plan, rows=rows, cores=KIND.cores)
 

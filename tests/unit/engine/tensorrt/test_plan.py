@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from edge.engine.tensorrt.device import TensorrtDevice
-from edge.engine.tensorrt.plan import PlanHeader, PlanTensor, read_plan, require_fit, written_plan
+from edge.engine.tensorrt.plan import PlanHeader, PlanTensor, require_fit, split_plan, written_plan
 from edge.errors import EngineError
 
 ORIN = TensorrtDevice(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
@@ -27,7 +27,7 @@ HEADER = PlanHeader(
 
 
 def test_a_plan_is_read_back_as_it_was_written():
-    header, content = read_plan(written_plan(HEADER, b"serialized"))
+    header, content = split_plan(written_plan(HEADER, b"serialized"))
     assert content == b"serialized"
     assert msgspec.structs.replace(header, sha256="") == HEADER
 
@@ -35,20 +35,20 @@ def test_a_plan_is_read_back_as_it_was_written():
 @pytest.mark.parametrize("cut", [0, 3, 9, 11, 40, -1])
 def test_a_cut_plan_is_refused(cut):
     with pytest.raises(EngineError, match=r"no plan|cannot be read|damaged"):
-        read_plan(written_plan(HEADER, b"serialized")[:cut])
+        split_plan(written_plan(HEADER, b"serialized")[:cut])
 
 
 def test_a_flipped_bit_is_found():
     plan = bytearray(written_plan(HEADER, b"serialized"))
     plan[-3] ^= 1
     with pytest.raises(EngineError, match="damaged: its 10 bytes"):
-        read_plan(bytes(plan))
+        split_plan(bytes(plan))
 
 
 def test_a_header_of_other_types_is_refused():
     plan = written_plan(HEADER, b"x").replace(b'"max_batch":4', b'"max_batch":"')
     with pytest.raises(EngineError, match="header cannot be read"):
-        read_plan(plan)
+        split_plan(plan)
 
 
 def test_the_machine_that_it_was_built_on_takes_it():

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from edge.engine.cuda.binding import import_pycuda
-from edge.engine.kinds import AUTO, choose_kind, facts_of
+from edge.engine.kinds import AUTO, choose_kind, facts_of_kind
 from edge.engine.tensorrt import facts, probe
 from edge.engine.tensorrt.binding import LIBRARIES, import_tensorrt
 from edge.engine.tensorrt.machine import ThisMachine, read_machine
@@ -42,7 +42,7 @@ def machine(tmp_path, monkeypatch):
 
 def test_where_all_of_it_works_auto_takes_it(machine):
     machine('__version__ = "10.3.0"\n')
-    assert choose_kind(AUTO).facts is facts_of("tensorrt")
+    assert choose_kind(AUTO).facts is facts_of_kind("tensorrt")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_where_all_of_it_works_auto_takes_it(machine):
 def test_a_library_that_cannot_be_loaded_is_passed_over_and_told(machine, content, told):
     machine(content)
     choice = choose_kind(AUTO)
-    assert choice.facts is not facts_of("tensorrt")
+    assert choice.facts is not facts_of_kind("tensorrt")
     assert "not tensorrt, tensorrt is installed, and does not work" in choice.reason
     assert told in choice.reason
 

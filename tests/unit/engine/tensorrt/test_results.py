@@ -12,7 +12,7 @@ from edge.engine.cuda.memory import DeviceBuffer, Owner
 from edge.engine.tensorrt.results import CandidateResult, RawResult
 from edge.engine.tensorrt.tensors import Tensor, _cells
 from edge.types import CandidateRows, HeadFamily, ImageSize
-from edge.vision.heads import Head, decode
+from edge.vision.heads import Head, decode_output
 from tests.support.cuda_driver import stand_in
 
 SIZE, STRIDES = ImageSize(width=96, height=64), (8, 16, 32)
@@ -82,9 +82,9 @@ def test_detections_of_candidates_are_those_of_the_raw_output(gpu, family, class
             candidates = picked.read(rows)
             assert isinstance(candidates, CandidateRows)
             for threshold in (THRESHOLD, 0.5):
-                expected = decode(raw.read(rows), head, score_threshold=threshold)
+                expected = decode_output(raw.read(rows), head, score_threshold=threshold)
                 assert len(expected.row) > 3
-                assert_same_detections(decode(candidates, head, score_threshold=threshold), expected)
+                assert_same_detections(decode_output(candidates, head, score_threshold=threshold), expected)
 
 
 @pytest.mark.parametrize("beyond", [-1, 0, 1])
@@ -101,4 +101,4 @@ def test_as_many_candidates_as_places_are_all_given_and_one_more_gives_the_raw_o
     assert isinstance(found, CandidateRows) == (beyond <= 0)
     assert ("candidates overflow" in caplog.text) == (beyond > 0)
     head = Head(family=HeadFamily.YOLOV5, size=SIZE)
-    assert list(decode(found, head, score_threshold=THRESHOLD).cell) == list(range(20))
+    assert list(decode_output(found, head, score_threshold=THRESHOLD).cell) == list(range(20))

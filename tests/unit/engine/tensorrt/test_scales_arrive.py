@@ -6,12 +6,12 @@ import onnx
 import pytest
 
 from edge.calibrate.table_file import read_table, write_table
-from edge.engine.kind import BuildRequest, QdqForm
+from edge.engine.kind import EngineRequest, QdqForm
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import read_plan
+from edge.engine.tensorrt.plan import split_plan
 from edge.engine.tensorrt.runtime import load_engine
 from edge.errors import EngineError
 from edge.model.inspect import inspect_model
@@ -56,7 +56,7 @@ def forms(calibrated):
 
 
 def build(forms, precision="int8", max_batch=3, cache_folder=None, **options):
-    request = BuildRequest(
+    request = EngineRequest(
         precision=Precision(precision), max_batch=max_batch, options=Options(**options), cache_folder=cache_folder
     )
     return build_plan(import_tensorrt(), DESKTOP, forms, request)
@@ -180,7 +180,7 @@ def test_a_plan_says_its_precision_and_a_dla_core_reaches_whoever_loads_it(forms
             return load(self, content)
 
         runtime.deserialize_cuda_engine = spy
-        plans = {one: read_plan(build(forms, one, dla_core=1).data) for one in ("int8", "fp16")}
+        plans = {one: split_plan(build(forms, one, dla_core=1).data) for one in ("int8", "fp16")}
         header, content = plans["fp16"]
         load_engine(import_tensorrt(), content, name="m", dla_core=header.dla_core)
     assert {one: header.precision for one, (header, _) in plans.items()} == {"int8": "int8", "fp16": "fp16"}

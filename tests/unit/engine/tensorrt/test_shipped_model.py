@@ -7,7 +7,7 @@ import pytest
 
 import edge.demo
 from edge.calibrate.observer import Observer
-from edge.engine.kind import BuildRequest
+from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.kind import KIND
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
@@ -36,7 +36,7 @@ def outcome(engine, images):
 
 
 def test_it_is_built_loaded_and_run(spec, images):
-    request = BuildRequest(precision=Precision.FP32, max_batch=2, options=KIND.options_type())
+    request = EngineRequest(precision=Precision.FP32, max_batch=2, options=KIND.options_type())
     expected = outcome(OnnxRuntimeEngine(spec, max_batch=2), images)
 
     with fake_gpu():

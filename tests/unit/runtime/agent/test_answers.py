@@ -12,7 +12,7 @@ from edge.device.durable import Durable
 from edge.device.files import RealFiles
 from edge.device.lock import PushLock
 from edge.runtime.agent import serve as serving
-from edge.transport.frames import Message, encode, read_frame
+from edge.transport.frames import Message, encode_frame, read_frame
 from edge.transport.pipe import PipeChannel
 from edge.wire.ending import Nothing
 from edge.wire.peer import PROTOCOL
@@ -44,7 +44,7 @@ def answers(device, *requests, at_close=lambda: None):
     to_agent, from_client = os.pipe()
     to_client, from_agent = os.pipe()
     said = [Message("hello", {"protocol": PROTOCOL}), *requests]
-    os.write(from_client, b"".join(map(encode, said)))
+    os.write(from_client, b"".join(map(encode_frame, said)))
     os.close(from_client)
     channel = Channel(to_agent, from_agent)
     channel.at_close = at_close

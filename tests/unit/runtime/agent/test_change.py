@@ -11,7 +11,7 @@ from edge.errors import DeployError
 from edge.runtime.agent.change import confirm, gc, rollback
 from edge.runtime.software import install
 from edge.runtime.software.install import keep_software
-from edge.runtime.trial.soundness import problem_of
+from edge.runtime.trial.soundness import problem_of_release
 from edge.wire.ending import Nothing
 from edge.wire.release import ConfirmRequest, RollbackRequest
 from tests.support.agent_session import AgentSession, hanging_up
@@ -120,7 +120,7 @@ def test_the_software_of_a_release_that_is_gone_back_to_is_installed_before(devi
     assert rollback(session, RollbackRequest(to=bringing if is_named else None)).release == bringing
 
     assert session.fakes.calls[0] == ("start", BUILD_UNIT)
-    assert problem_of(device, bringing) is None
+    assert problem_of_release(device, bringing) is None
 
 
 def test_one_whose_software_cannot_be_had_is_not_put_on_trial_and_fails_no_judgement(device, session, bringing):

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from edge.runtime.agent.entry import main
-from edge.transport.frames import Message, encode
+from edge.transport.frames import Message, encode_frame
 from tests.support.second_user import ids, needs_root
 
 REPOSITORY = Path(__file__).parents[4]
@@ -47,7 +47,7 @@ def test_a_client_is_greeted_and_its_end_is_that_of_the_agent(root):
 
 def test_what_others_print_is_no_frame_and_they_read_none():
     done = run(CARELESS, stdin=b"a frame")
-    assert done.stdout == encode(Message("read", {"by others": ""}))
+    assert done.stdout == encode_frame(Message("read", {"by others": ""}))
     assert done.stderr == b"prose\n"
 
 

@@ -11,7 +11,7 @@ from edge.publish.messages import InfoMessage
 from edge.runtime.look.metrics import metrics_of
 from edge.runtime.look.moment import Rates, Snapshot
 from edge.runtime.look.status import status_json
-from edge.runtime.pipeline.counters import Counters, RecentTimes, StreamReport
+from edge.runtime.pipeline.counters import FrameCounters, RecentTimes, StreamReport
 from edge.runtime.pipeline.report import RunReport, RunTimes
 from edge.types import DropReason, Precision, StreamId, StreamState
 
@@ -91,7 +91,7 @@ def moment(**changes):
 
 @pytest.fixture
 def figures():
-    counters = Counters()
+    counters = FrameCounters()
     for stage in counters._stages.values():
         for duration_ns in (100_000, 300_000, 300_000, 20_000_000_000):
             stage.record(duration_ns)

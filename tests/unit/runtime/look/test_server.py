@@ -11,7 +11,7 @@ from edge.runtime.look import server as looking
 from edge.runtime.look.heat import HeatWatch
 from edge.runtime.look.pictures import Pictures
 from edge.runtime.look.server import Shown, StatusServer
-from edge.runtime.pipeline.counters import Counters, RecentTimes
+from edge.runtime.pipeline.counters import FrameCounters, RecentTimes
 from edge.runtime.pipeline.report import RunReport, RunTimes
 from edge.runtime.serve.stream_states import StreamStates
 from edge.types import Precision, StreamId, StreamState
@@ -58,7 +58,7 @@ def served(tmp_path):
         labels=[],
         streams=["a"],
     )
-    shown = Shown(info=info, counters=Counters(), states=states, pictures=Pictures(labels=[]))
+    shown = Shown(info=info, counters=FrameCounters(), states=states, pictures=Pictures(labels=[]))
     path = tmp_path / "http.sock"
     heat = HeatWatch(states.alarm, read=Sensors, every_s=60)
     server = StatusServer(shown, HttpConfig(), socket_path=path, heat=heat)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from edge.runtime.pipeline.counters import Counters, LatencyHistogram, report_stream
+from edge.runtime.pipeline.counters import FrameCounters, LatencyHistogram, report_stream
 from edge.types import (
     ClockSource,
     Detections,
@@ -37,7 +37,7 @@ def result(detections=1, read_at_ns=0):
 
 
 def test_an_account_balances_when_every_frame_has_a_fate():
-    counters = Counters()
+    counters = FrameCounters()
     counters.inferred([result(), result(detections=3)])
     counters.dropped(EAST, DropReason.SUPERSEDED)
 
@@ -49,7 +49,7 @@ def test_an_account_balances_when_every_frame_has_a_fate():
 
 
 def test_a_reason_that_both_count_is_added():
-    counters = Counters()
+    counters = FrameCounters()
     counters.dropped(EAST, DropReason.STOPPED)
 
     report = report_stream(EAST, SourceCounts(decoded=3, dropped={DropReason.STOPPED: 2}), counters)
@@ -74,7 +74,7 @@ def test_an_empty_histogram_says_zero():
 
 
 def test_the_total_is_the_sum_of_the_stages():
-    counters = Counters()
+    counters = FrameCounters()
     counters.inferred([result()])
 
     assert counters.stage_json()["total"]["mean"] == pytest.approx(13.5)
@@ -82,7 +82,7 @@ def test_the_total_is_the_sum_of_the_stages():
 
 
 def test_the_rate_is_between_the_first_and_the_last_frame():
-    counters = Counters()
+    counters = FrameCounters()
     for second in range(10, 16):
         counters.inferred([result(read_at_ns=second * 1_000_000_000), result(read_at_ns=second * 1_000_000_000 + 1)])
 

@@ -221,6 +221,25 @@ def test_a_slower_engine_gets_lower_caps_and_nothing_is_skipped():
     assert ladder.caps == {stream: pytest.approx(9.7)}
 
 
+def test_an_engine_that_needs_longer_than_some_windows_is_waited_for_and_capped_by_all_of_them():
+    ladder, stream = Ladder(), StreamId("a")
+    changed = [
+        ladder.judge({stream: load_of(30, inferred=inferred, lost=30)}, {}, window_s=5.0, capacity_fps=inferred / 5)
+        for inferred in (0, 0, 0, 0, 2)
+    ]
+
+    assert changed == [False, False, False, False, True]
+    assert ladder.caps == {stream: pytest.approx(0.97 * 2 / 25)}
+
+
+def test_an_engine_that_answers_nothing_has_no_rate_that_cameras_could_be_held_to():
+    ladder, stream = Ladder(), StreamId("a")
+    for inferred in (20, 20, *[0] * 9):
+        ladder.judge({stream: load_of(30, inferred=inferred, lost=10)}, {}, window_s=1.0, capacity_fps=inferred)
+
+    assert ladder.shedding_of(stream).max_fps == pytest.approx(0.97 * 20)
+
+
 def test_a_step_up_that_fails_is_tried_again_after_twice_as_long():
     ladder, stream = Ladder(), StreamId("a")
 

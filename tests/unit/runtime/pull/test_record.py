@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edge.runtime.pull.record import PullRecord, Settled, decode_record, read_record, settled_by, write_record
+from edge.runtime.pull.record import PullRecord, Settled, decode_pull_record, read_pull_record, settled_by, write_record
 
 REFERENCE = "registry.example/farms/gates:stable-all"
 SETTLED = Settled(digest="sha256:aa", release="0123456789ab", result="committed")
@@ -22,7 +22,7 @@ def before(**values):
 def test_what_is_written_is_read(tmp_path):
     write_record(tmp_path / "pull.json", AWAY)
 
-    assert read_record(tmp_path / "pull.json") == AWAY
+    assert read_pull_record(tmp_path / "pull.json") == AWAY
     assert AWAY.is_judged(REFERENCE, digest="sha256:aa")
 
 
@@ -31,7 +31,7 @@ def test_what_is_written_is_read(tmp_path):
     ("on-trial", False, True), ("failed", False, False),
 ])  # fmt: skip
 def test_a_record_of_software_before_says_what_it_said(result, is_judged, is_on_trial):
-    record = decode_record(before(result=result))
+    record = decode_pull_record(before(result=result))
 
     assert record.is_judged(REFERENCE, release="0123456789ab") is is_judged
     assert record.is_on_trial(REFERENCE, release="0123456789ab") is is_on_trial
@@ -39,7 +39,7 @@ def test_a_record_of_software_before_says_what_it_said(result, is_judged, is_on_
 
 @pytest.mark.parametrize("settled", [1, "committed", [], {}, {"release": "x"}, {"digest": None, "who": "me"}])
 def test_a_record_that_somebody_has_edited_is_none(settled):
-    assert decode_record(before(result="failed", settled=settled)) is None
+    assert decode_pull_record(before(result="failed", settled=settled)) is None
 
 
 def test_nothing_is_settled_by_what_came_to_nothing_elsewhere():

@@ -15,7 +15,7 @@ from edge.media.camera import Camera
 from edge.model.inspect import inspect_model
 from edge.publish.jsonl import JsonlPublisher
 from edge.runtime.pipeline.batcher import Batcher
-from edge.runtime.pipeline.counters import Counters
+from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.loop import Inference
 from edge.runtime.serve.heartbeat import Heartbeat, health_path
 from edge.runtime.serve.service import PipelineParts, Service
@@ -90,7 +90,7 @@ class Running:
 
     def __init__(self, spec, folder, make_source, *, release="", hanging_s=20):
         self.engine = WedgedEngine(OpenVinoEngine(spec, OpenVinoOptions(max_batch=1, threads=1)))
-        counters, publisher = Counters(), JsonlPublisher(str(folder / "out.jsonl"), device="test")
+        counters, publisher = FrameCounters(), JsonlPublisher(str(folder / "out.jsonl"), device="test")
         states = StreamStates([StreamId("east")], publisher, device="test")
         self.source = make_source(states.change)
         head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides)

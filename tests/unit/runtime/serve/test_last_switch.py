@@ -6,7 +6,7 @@ import pytest
 
 from edge.device.moment import this_moment
 from edge.device.switch import commit, refuse, roll_back
-from edge.runtime.serve.last_switch import LastSwitch
+from edge.runtime.serve.last_switch import LastSwitchPublisher
 from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
 
 
@@ -30,7 +30,7 @@ def published():
 
 @pytest.fixture
 def last(device, published):
-    return LastSwitch(published, device.layout, device="gate-01")
+    return LastSwitchPublisher(published, device.layout, device="gate-01")
 
 
 def test_a_device_without_a_verdict_says_nothing(device, last, published):

@@ -16,11 +16,11 @@ from edge.media.camera import StreamStatus
 from edge.model.inspect import inspect_model
 from edge.publish.jsonl import JsonlPublisher
 from edge.runtime.pipeline.batcher import Batcher
-from edge.runtime.pipeline.counters import Counters
+from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.loop import Inference
 from edge.runtime.serve import overload
 from edge.runtime.serve.heartbeat import Heartbeat
-from edge.runtime.serve.serve import serve
+from edge.runtime.serve.serve import serve_pipeline
 from edge.runtime.serve.service import PipelineParts, Service
 from edge.runtime.serve.stream_states import StreamStates
 from edge.types import DropReason, Precision, StreamId, StreamState
@@ -61,7 +61,7 @@ class SlowEngine:
 def make(spec, tmp_path):
     def make_parts(sources, *, max_batch=4, max_wait_s=0.01, **slow):
         engine = SlowEngine(OpenVinoEngine(spec, OpenVinoOptions(max_batch=max_batch, threads=1)), **slow)
-        counters, publisher = Counters(), JsonlPublisher(str(tmp_path / "out.jsonl"), device="test")
+        counters, publisher = FrameCounters(), JsonlPublisher(str(tmp_path / "out.jsonl"), device="test")
         results = []
         head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides)
         parts = PipelineParts(
@@ -215,7 +215,9 @@ def test_a_slow_engine_is_told_of_in_the_states_of_device_and_streams(make, spec
     ]
     parts, _ = make(sources, extra_s=0.05)
     stop = threading.Event()
-    running = threading.Thread(target=serve, args=(parts, Heartbeat(Notifier({}), path=None), stop), daemon=True)
+    running = threading.Thread(
+        target=serve_pipeline, args=(parts, Heartbeat(Notifier({}), path=None), stop), daemon=True
+    )
     running.start()
     parts.states.change(StreamStatus(stream=StreamId("a"), state=StreamState.UP, reason="frames arrive", reconnects=0))
 

@@ -14,7 +14,7 @@ from edge.runtime.software.install import keep_software
 from edge.runtime.software.running import installed
 from edge.runtime.trial.recover import recover_at_boot
 from edge.runtime.trial.rollback import go_back
-from edge.runtime.trial.soundness import is_sound, problem_of, why_better
+from edge.runtime.trial.soundness import is_sound, problem_of_release, why_better
 from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
 from tests.support.units import FakeUnits
 from tests.support.wheels import key_of, software_files, tiny
@@ -64,7 +64,7 @@ def failed(status=78):
 def test_a_release_whose_software_is_whole_can_serve(device):
     release, _ = proven(device, 1)
 
-    assert problem_of(device, release) is None
+    assert problem_of_release(device, release) is None
     assert is_built(device, release)
 
 
@@ -79,14 +79,14 @@ def test_software_that_was_lost_is_asked_for_with_the_engine(device, status):
 
     assert (way.release, way.is_rebuild) == (release, True)
     keep_software(device)
-    assert problem_of(device, release) is None
+    assert problem_of_release(device, release) is None
 
 
 def test_a_wheel_that_is_gone_is_not_missed_while_what_was_unpacked_of_it_is_whole(device):
     release, _ = proven(device, 1)
     lose_wheels(device, release)
 
-    assert problem_of(device, release) is None
+    assert problem_of_release(device, release) is None
     assert is_built(device, release)
     assert recover_at_boot(device).release == release
 
@@ -97,7 +97,7 @@ def test_a_release_that_has_lost_wheels_and_software_is_left_for_the_one_before(
     release, name = proven(device, 2)
     lose_wheels(device, release, is_gone=is_gone)
     shutil.rmtree(device.layout.software / name)
-    assert problem_of(device, release).code == code
+    assert problem_of_release(device, release).code == code
     assert not is_built(device, release)
 
     assert go_back(device, failed(), "unit-failed").release == plain
@@ -107,7 +107,7 @@ def test_a_release_that_was_never_built_is_no_way_back_whatever_else_it_lacks(de
     release = stage(device, files_of(1, b"no archive"))
     keep_software(device)
 
-    assert problem_of(device, release).code == "device.engine.missing"
+    assert problem_of_release(device, release).code == "device.engine.missing"
     assert not is_sound(device, release)
 
 
@@ -117,7 +117,7 @@ def test_an_engine_that_its_own_software_refuses_is_built_anew(device):
     second, _ = proven(device, 2, tiny(b"2"))
     for release in (first, second):
         attach_engine(device, release, versions=OLDER)
-    assert problem_of(device, second) is None
+    assert problem_of_release(device, second) is None
 
     way = go_back(device, failed(78), "unit-failed")
 
@@ -151,7 +151,7 @@ def test_a_wheel_that_is_lost_with_the_software_is_said_before_what_the_engine_l
     shutil.rmtree(device.layout.software / name)
     shutil.rmtree(device.layout.engines)
 
-    assert problem_of(device, release).code == "device.release.missing"
+    assert problem_of_release(device, release).code == "device.release.missing"
 
 
 def test_the_frames_are_passed_by_the_software_that_is_to_serve(device):
@@ -179,11 +179,11 @@ def test_what_only_other_software_knows_of_an_engine_is_not_judged_here(device):
     release, _ = proven(device, 1)
     attach_engine(device, release, kind="quantum", versions={"quantum": "1"})
 
-    assert problem_of(device, release) is None
+    assert problem_of_release(device, release) is None
     assert why_better(device, release) is None
     plain = serving(device, sequence=2)
     attach_engine(device, plain, versions=OLDER)
-    assert problem_of(device, plain).code == "device.engine.changed"
+    assert problem_of_release(device, plain).code == "device.engine.changed"
 
 
 def test_a_device_that_lost_its_software_while_it_was_off_keeps_its_release(device):

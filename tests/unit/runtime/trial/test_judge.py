@@ -7,7 +7,7 @@ import pytest
 from edge.bundle.manifest import HealthLimits
 from edge.device.health import Health, StreamHealth
 from edge.device.units import UnitState
-from edge.runtime.trial.judge import Baseline, Observation, Verdict, baseline_from_state, judge
+from edge.runtime.trial.judge import Baseline, Observation, TrialVerdict, baseline_from_state, judge_trial
 
 RUNNING = UnitState(active="active", sub="running", invocation="run-1")
 STARTING = UnitState(active="activating", sub="start", invocation="run-1")
@@ -46,7 +46,7 @@ def silent(number, *, unit=STARTING, free=2**30):
 
 
 def verdict(seen, *, baseline=BASELINE, limits=LIMITS):
-    return judge(baseline, limits, seen, release="new", started_ns=0)
+    return judge_trial(baseline, limits, seen, release="new", started_ns=0)
 
 
 def run(seconds, **how):
@@ -55,15 +55,15 @@ def run(seconds, **how):
 
 def test_what_is_well_for_as_long_as_asked_is_good_and_not_sooner():
     # The first window of 10 s ends at second 10, from then on 20 s are held.
-    assert verdict(run(29)).verdict is Verdict.WAIT
-    assert verdict(run(30)).verdict is Verdict.GOOD
+    assert verdict(run(29)).verdict is TrialVerdict.WAIT
+    assert verdict(run(30)).verdict is TrialVerdict.GOOD
 
 
 def test_a_slow_start_only_costs_time():
     seen = [silent(number) for number in range(15)] + [second(number) for number in range(15, 46)]
 
-    assert verdict(seen[:-1]).verdict is Verdict.WAIT
-    assert verdict(seen).verdict is Verdict.GOOD
+    assert verdict(seen[:-1]).verdict is TrialVerdict.WAIT
+    assert verdict(seen).verdict is TrialVerdict.GOOD
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_a_slow_start_only_costs_time():
     ids=["no-frames", "slow-stream", "f21-p95", "mqtt-down", "mqtt-never", "mqtt-stuck"],
 )
 def test_what_is_worse_than_before_is_refused_at_the_deadline_and_not_sooner(how, says):
-    assert verdict(run(59, **how)).verdict is Verdict.WAIT
+    assert verdict(run(59, **how)).verdict is TrialVerdict.WAIT
 
     judged = verdict(run(60, **how))
 
-    assert judged.verdict is Verdict.BAD
+    assert judged.verdict is TrialVerdict.BAD
     assert says in judged.reason
 
 
@@ -99,7 +99,7 @@ def test_what_is_worse_than_before_is_refused_at_the_deadline_and_not_sooner(how
     ids=["four-fifths", "slowdown-allowed", "new-stream-is-down", "stream-left-out", "file-at-its-end"],
 )
 def test_what_is_good_enough(how):
-    assert verdict(run(30, **how)).verdict is Verdict.GOOD
+    assert verdict(run(30, **how)).verdict is TrialVerdict.GOOD
 
 
 def test_an_interruption_begins_the_time_anew():
@@ -107,8 +107,8 @@ def test_an_interruption_begins_the_time_anew():
     seen[25] = silent(25, unit=RUNNING)
 
     # From second 36 on there is a whole window without the hole, and 20 s later it is good.
-    assert verdict(seen[:56]).verdict is Verdict.WAIT
-    assert verdict(seen[:57]).verdict is Verdict.GOOD
+    assert verdict(seen[:56]).verdict is TrialVerdict.WAIT
+    assert verdict(seen[:57]).verdict is TrialVerdict.GOOD
 
 
 CRASHED = UnitState(active="activating", sub="auto-restart", result="exit-code", invocation="run-1", exit_status=1)
@@ -133,21 +133,21 @@ CRASHED = UnitState(active="activating", sub="auto-restart", result="exit-code",
 def test_f21_a_hard_fault_ends_the_trial_at_once(last, says):
     judged = verdict([*run(5), last])
 
-    assert judged.verdict is Verdict.BAD
+    assert judged.verdict is TrialVerdict.BAD
     assert says in judged.reason
 
 
 def test_f21_never_ready_is_refused_at_the_deadline():
     judged = verdict([silent(number) for number in range(61)])
 
-    assert judged.verdict is Verdict.BAD
+    assert judged.verdict is TrialVerdict.BAD
     assert "activating" in judged.reason
 
 
 def test_f21_ready_then_no_frames_is_refused():
     judged = verdict(run(60, fps={"east": 0, "west": 0}, acknowledged=3))
 
-    assert judged.verdict is Verdict.BAD
+    assert judged.verdict is TrialVerdict.BAD
     assert "stream east" in judged.reason
 
 
@@ -157,7 +157,7 @@ def test_f22_what_was_down_before_is_not_blamed_but_named():
 
     judged = verdict(seen, baseline=before)
 
-    assert judged.verdict is Verdict.GOOD
+    assert judged.verdict is TrialVerdict.GOOD
     assert judged.warnings == ("stream west: no frames, as before (down)", "the broker is not connected, as before")
 
 
@@ -166,20 +166,20 @@ def test_f22_memory_that_was_short_before_is_not_blamed():
 
     judged = verdict(run(30, free=100), baseline=before)
 
-    assert judged.verdict is Verdict.GOOD
+    assert judged.verdict is TrialVerdict.GOOD
     assert "as before" in judged.warnings[-1]
 
 
 def test_without_a_release_before_it_is_judged_by_itself():
-    assert verdict(run(30, p95=900.0), baseline=Baseline()).verdict is Verdict.GOOD
-    assert verdict([silent(number) for number in range(61)], baseline=Baseline()).verdict is Verdict.BAD
+    assert verdict(run(30, p95=900.0), baseline=Baseline()).verdict is TrialVerdict.GOOD
+    assert verdict([silent(number) for number in range(61)], baseline=Baseline()).verdict is TrialVerdict.BAD
 
 
 def test_limits_of_the_manifest_come_before_the_release_before():
     limits = HealthLimits(hold_s=20, deadline_s=60, infer_p95_ms=40.0, age_p95_ms=60.0)
 
-    assert verdict(run(30, p95=39.0), limits=limits).verdict is Verdict.GOOD
-    assert verdict(run(60, p95=41.0), limits=limits).verdict is Verdict.BAD
+    assert verdict(run(30, p95=39.0), limits=limits).verdict is TrialVerdict.GOOD
+    assert verdict(run(60, p95=41.0), limits=limits).verdict is TrialVerdict.BAD
     assert "old (p95)" in verdict(run(60, age=61.0), limits=limits).reason
 
 
@@ -187,9 +187,9 @@ def test_a_slow_stream_may_miss_one_frame_of_a_window():
     before = Baseline(rates={"east": 0.2})
 
     # 0.25 of 0.3 is enough, but 10 seconds hold 2 frames or 3, and 2.4 are wanted.
-    assert verdict(run(30, fps={"east": 0.25}), baseline=Baseline(rates={"east": 0.3})).verdict is Verdict.GOOD
-    assert verdict(run(30, fps={"east": 0.2}), baseline=before).verdict is Verdict.GOOD
-    assert verdict(run(60, fps={"east": 0.0}), baseline=before).verdict is Verdict.BAD
+    assert verdict(run(30, fps={"east": 0.25}), baseline=Baseline(rates={"east": 0.3})).verdict is TrialVerdict.GOOD
+    assert verdict(run(30, fps={"east": 0.2}), baseline=before).verdict is TrialVerdict.GOOD
+    assert verdict(run(60, fps={"east": 0.0}), baseline=before).verdict is TrialVerdict.BAD
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_health_file_that_is_not_of_this_run_says_nothing(strange):
 
     judged = verdict(seen)
 
-    assert judged.verdict is Verdict.BAD
+    assert judged.verdict is TrialVerdict.BAD
     assert "does not say how it stands" in judged.reason
 
 
@@ -229,11 +229,11 @@ def test_a_release_is_not_held_to_what_the_one_before_cannot_have_done(lie):
     told = {"streams": {"east": 10.0, "west": 10.0}, "infer_p95_ms": 20.0, "available_bytes": 7, **lie}
     baseline = baseline_from_state(told)
     found = verdict(run(60), baseline=baseline)
-    assert (found.verdict, baseline.available_bytes) == (Verdict.GOOD, 7)
+    assert (found.verdict, baseline.available_bytes) == (TrialVerdict.GOOD, 7)
     assert any("cannot be" in warning for warning in found.warnings)
 
 
 def test_an_impossible_word_of_the_one_before_takes_no_limit_of_the_manifest_away():
     baseline = baseline_from_state({"streams": {"east": 1e9}})
     found = verdict(run(60), baseline=baseline, limits=replace(LIMITS, infer_p95_ms=10.0))
-    assert found.verdict is Verdict.BAD
+    assert found.verdict is TrialVerdict.BAD

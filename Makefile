@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test check lab lab-jetpack6 lab-jetpack7 lab-aarch64 lab-machine lab-container pycuda-wheels lock format bench bench-stages bench-rooflines fuzz soak reliability docs pictures kernels clean
+.PHONY: help setup demo test check lab lab-jetpack6 lab-jetpack7 lab-aarch64 lab-machine lab-container pycuda-wheels lock format bench bench-stages bench-rooflines bench-capacity fuzz soak reliability docs pictures kernels clean
 
 help:            ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,6 +66,9 @@ bench-stages: setup   ## interpreter time per frame by stage, and how many camer
 
 bench-rooflines: setup   ## bounds and measured times of models on this machine, alone; its section of docs/benchmarks.md
 	@$(PYTHON) -m tests.bench --only-rooflines $(ARGS)
+
+bench-capacity: setup   ## live streams without drops, predicted and found, alone; its section of docs/benchmarks.md
+	@$(PYTHON) -m tests.bench --only-capacity $(ARGS)
 
 fuzz: setup      ## what others write, fuzzed by coverage (atheris, x86-64): ARGS="--seconds 600 messages"
 	@$(PYTHON) -m tests.fuzz $(ARGS)

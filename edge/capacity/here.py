@@ -21,7 +21,7 @@ from edge.protocols import Engine
 from edge.quantize.account import accounts_of
 from edge.quantize.forms import Forms
 from edge.quantize.precision import precision_of
-from edge.quantize.this_machine import cores_of, measured_here
+from edge.quantize.this_machine import cores_of, measured_here, precisions_here, require_processor
 from edge.reading import read_file
 from edge.roofline.machines import Machine, find_machine
 from edge.types import Precision
@@ -55,20 +55,27 @@ def measured_platform(
 
     Raises:
         ConfigError: if it has not so many cores.
-        EngineError: if no engine here can measure itself, or the model does not run in this precision.
+        EngineError: if no engine here can measure itself, it does not run on the processor, or the model does not run
+            in this precision.
     """
     config, precision, kind = pipeline.config.model, work.model.precision, read_section(pipeline).kind
+    require_processor(kind)
+    cores, computed = cores_of(name, engine=kind), precisions_here(kind)
+    if precision not in computed:
+        words = " and ".join(one.value for one in computed)
+        raise _not_measured(name, precision, f"engines of a processor compute in {words}")
     table = config.calibration if precision is Precision.INT8 and config.calibration is not None else None
     accounts = accounts_of(
         work.model.spec.path,
         table=None if table is None else pipeline.resolve(table),
         batch=work.model.spec.batch or work.most_frames,
-        remainder=Precision.FP32,
+        remainder=computed[0],
     )
-    found = measured_here(accounts, cores=cores_of(name, engine=kind), engine=kind, on_round=on_round)
+    only = {one: account for one, account in accounts.by_precision.items() if one is precision}
+    accounts = dataclasses.replace(accounts, by_precision=only)  # the other would take minutes, for nothing
+    found = measured_here(accounts, cores=cores, engine=kind, on_round=on_round)
     if precision not in found.models:
-        why = found.why_not.get(precision, "engines of a processor compute in fp32 and int8")
-        raise EngineError(f"machine {name!r}: the model was not measured in {precision.value}: {why}")
+        raise _not_measured(name, precision, found.why_not.get(precision, "the model has no such form"))
     model = found.models[precision]
     return platform_here(
         found.machine,
@@ -76,6 +83,10 @@ def measured_platform(
         core_s=_core_s(pipeline, work),
         memory_bytes=_memory_bytes(root),
     )
+
+
+def _not_measured(name: str, precision: Precision, why: str) -> EngineError:
+    return EngineError(f"machine {name!r}: the model was not measured in {precision.value}: {why}")
 
 
 def _core_s(pipeline: Pipeline, work: Work) -> float:

@@ -25,7 +25,7 @@ def measured_machine_lines(machine: MeasuredMachine) -> Iterator[str]:
         f"{precision_word(kind)} {amount(rate.best)}op/s ({_ROUNDS_WORD} within {rate.spread:.1%})"
         for kind, rate in machine.peaks.items()
     )
-    yield f"peaks of convolutions: {peaks}"
+    yield f"peaks of {machine.peaks_of}: {peaks}"
     *caches, memory = machine.steps
     words = [f"{step.bytes_per_s / 1e9:.0f} GB/s up to {amount_of_bytes(step.up_to_bytes)}" for step in caches]
     yield f"bandwidth by what is moved: {', '.join([*words, f'{memory.bytes_per_s / 1e9:.0f} GB/s beyond'])}"

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from edge.engine.kinds import facts_of_kind
 from edge.model.qdq.insert import QdqModel
 from edge.protocols import ActivationEngine, AveragingEngine, Engine, ObservingEngine
-from edge.roofline.efficiency import ExecutedNode
-from edge.roofline.measured import MeasuredMachine
 from edge.types import ModelSpec, Precision
 
 __all__ = [
@@ -29,14 +27,11 @@ __all__ = [
     "EngineKind",
     "EngineRequest",
     "LayerProfiler",
-    "MeasuringKind",
     "ModelForms",
-    "NodeMeter",
     "Peak",
     "PeakingKind",
     "Plan",
     "QdqForm",
-    "RoofMeter",
     "load_kind",
 ]
 
@@ -194,6 +189,10 @@ class LayerProfiler(Protocol):
         """Return seconds for one frame in each run, float64 (runs,), by layer; fused layers lack."""
         ...
 
+    def close(self) -> None:
+        """Free what it holds."""
+        ...
+
 
 class EngineKind(Protocol):
     """One way to run models: the working half of a kind whose facts are in `edge.engine.kinds`."""
@@ -277,73 +276,6 @@ class PeakingKind(Protocol):
 
         Raises:
             EngineError: if nothing of this kind runs here.
-        """
-        ...
-
-
-class RoofMeter(Protocol):
-    """Measures what this machine can do at most."""
-
-    def measure(self) -> MeasuredMachine:
-        """Return what one more round reached; rounds of one meter can be put together."""
-        ...
-
-
-class NodeMeter(Protocol):
-    """Times all nodes that an engine runs for a model."""
-
-    @property
-    def resolution_s(self) -> float:
-        """What the engine's clock cannot tell."""
-        ...
-
-    @property
-    def run_s(self) -> float:
-        """From a batch to its output, the fastest run of all blocks."""
-        ...
-
-    @property
-    def interrupted(self) -> float:
-        """Part of the runs, 0 to 1, during which others had a core: their nodes are measured too slow."""
-        ...
-
-    def measure(self) -> None:
-        """Time one more block of runs.
-
-        Raises:
-            EngineError: if the inference failed.
-        """
-        ...
-
-    def nodes(self) -> Sequence[ExecutedNode]:
-        """Return the nodes that were run, each as in the block that was fastest for it."""
-        ...
-
-
-@runtime_checkable
-class MeasuringKind(Protocol):
-    """A kind that can measure its machine and its own nodes on a chosen number of cores."""
-
-    @property
-    def cores(self) -> int:
-        """How many there are for this process."""
-        ...
-
-    def roof_meter(self, *, cores: int) -> RoofMeter:
-        """Return what measures peaks and bandwidths."""
-        ...
-
-    def node_meter(
-        self, spec: ModelSpec, names: Collection[str], *, content: bytes, rows: int, cores: int
-    ) -> NodeMeter:
-        """Return what times the nodes of a plan that `build` returned.
-
-        Args:
-            spec: what the model is; quantized where `content` is.
-            names: of operators of the ONNX file; it is told which of them went into a node.
-            content: the plan.
-            rows: frames at once.
-            cores: to run on.
         """
         ...
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from edge.calibrate.apply import usable_table
-from edge.engine.kind import EngineKind, EngineRequest, MeasuringKind, NodeMeter, load_kind
+from edge.engine.kind import EngineKind, EngineRequest, load_kind
 from edge.engine.kinds import choose_kind
+from edge.engine.measuring import MeasuringKind, NodeMeter
 from edge.errors import ConfigError, EngineError
 from edge.model.file import read_model_file
 from edge.model.inspect import inspect_file
@@ -21,7 +22,15 @@ from edge.roofline.efficiency import MeasuredLayer, MeasuredModel, measured_mode
 from edge.roofline.measured import THIS, MeasuredMachine
 from edge.types import ModelSpec, Precision
 
-__all__ = ["ROUNDS", "Measured", "cores_of", "is_this_machine", "measured_here"]
+__all__ = [
+    "ROUNDS",
+    "Measured",
+    "cores_of",
+    "is_this_machine",
+    "measured_here",
+    "precisions_here",
+    "require_processor",
+]
 
 ROUNDS = 3
 _LEAST_NOISE = 0.03  # two rounds may agree by chance
@@ -58,9 +67,10 @@ class Measured:
     @property
     def times_faster(self) -> float | None:
         """What INT8 was worth: the float model's time by that of INT8; None where one of both was not run."""
-        if not {Precision.FP32, Precision.INT8} <= self.models.keys():
+        floats = [one for kind, one in self.models.items() if kind is not Precision.INT8]
+        if not floats or Precision.INT8 not in self.models:
             return None
-        return self.models[Precision.FP32].run_s / self.models[Precision.INT8].run_s
+        return floats[0].run_s / self.models[Precision.INT8].run_s
 
     def _noise_of(self, layer: MeasuredLayer) -> float:
         spreads = (self.machine.spread_of(one.layer.precision, one.layer.moved_bytes) for one in layer.layers)
@@ -91,6 +101,29 @@ def cores_of(name: str, *, engine: str = "auto") -> int:
     return int(asked)
 
 
+def precisions_here(engine: str = "auto") -> tuple[Precision, Precision]:
+    """Return the precisions that are measured here: a float type, in which what INT8 leaves is computed, and INT8.
+
+    Raises:
+        EngineError: if no engine here can measure itself.
+    """
+    return _measuring_kind(engine).precisions
+
+
+def require_processor(engine: str) -> None:
+    """Refuse an engine that does not run on the cores which read and decode, too.
+
+    Raises:
+        EngineError: then, or if no engine here can measure itself.
+    """
+    kind = _measuring_kind(engine)
+    if not kind.is_processor:
+        raise EngineError(
+            f"engine {kind.name}: what it takes is not the processor's, which is all that is counted of this machine",
+            hint="name the machine of the table, --machine NAME; edge-runtime bench measures the whole pipeline here",
+        )
+
+
 def measured_here(
     accounts: PrecisionAccounts,
     *,
@@ -101,7 +134,7 @@ def measured_here(
     """Measure this machine, and the model of the accounts in float and in INT8, as far as it can be run.
 
     Args:
-        accounts: what is not in INT8 is counted in FP32, as engines here compute it.
+        accounts: what INT8 leaves is counted in the first of `precisions_here`.
         cores: to use.
         engine: kind of engine, as in a pipeline file.
         on_round: called after each of ROUNDS, or more.
@@ -133,7 +166,7 @@ def _measuring_kind(engine: str) -> _Kind:
         raise EngineError(f"engine {facts.name}: {why_not}", hint="a machine is measured by an engine that runs on it")
     kind = load_kind(facts.name)
     if not isinstance(kind, MeasuringKind):
-        raise EngineError(f"engine {facts.name} cannot measure its machine and layers", hint="a CPU's engine can")
+        raise EngineError(f"engine {facts.name} cannot measure its machine and layers")
     return cast(_Kind, kind)
 
 
@@ -175,7 +208,7 @@ class _Runs:
 
     def _made(self, spec: ModelSpec) -> dict[Precision, NodeMeter]:
         meters = {}
-        for precision in (Precision.FP32, Precision.INT8):
+        for precision in self._kind.precisions:
             if precision not in self._accounts.by_precision:
                 continue
             if precision is Precision.INT8 and self._accounts.table is None and not spec.is_quantized:

@@ -62,7 +62,7 @@ class MemoryLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredMachine:
-    """This machine, on some of its cores.
+    """This machine: its processor on some of its cores, or its GPU.
 
     Attributes:
         processor: its name.
@@ -72,6 +72,8 @@ class MeasuredMachine:
         why_no: why there is no peak of another precision.
         sets: smallest first.
         cpu_share: part of the cores' time that the fastest runs had; below 1 peaks are too low.
+        extent: of what was measured, for people; None: its cores.
+        peaks_of: what was computed for the peaks.
     """
 
     processor: str
@@ -82,6 +84,8 @@ class MeasuredMachine:
     sets: Sequence[WorkingSet]
     cpu_share: float
     why_no: Mapping[Precision, str] = field(default_factory=dict)
+    extent: str | None = None
+    peaks_of: str = "convolutions"
 
     @property
     def called(self) -> str:
@@ -91,7 +95,7 @@ class MeasuredMachine:
     @property
     def title(self) -> str:
         """Its name for people."""
-        return f"{self.processor}, {self.cores} of {self.all_cores} cores, measured"
+        return f"{self.processor}, {self.extent or f'{self.cores} of {self.all_cores} cores'}, measured"
 
     @property
     def bytes_per_s(self) -> float:

@@ -5,6 +5,7 @@ make bench ARGS="--model yolov5n.onnx --clip a.mp4 --clip b.mp4 --out /tmp/b.md"
 make bench ARGS="--int8 yolov5n.onnx --data images labels val val-labels"
 make bench-stages        interpreter time per frame alone; the other figures of the page stay
 make bench-rooflines     bounds and measured times alone, likewise; ARGS="--roofline yolov5n.onnx yolov5n.calib.json"
+make bench-capacity      live streams, predicted and found, likewise; ARGS="--capacity yolov5n.onnx yolov5n.calib.json"
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import tempfile
 from pathlib import Path
 
 from tests.bench import calibration, measure, page
+from tests.bench.capacity import measure_capacity
+from tests.bench.capacity_page import CAPACITY_TITLE, render_capacity
 from tests.bench.rooflines import DEMO, measure_rooflines
 from tests.bench.rooflines_page import ROOFLINES_TITLE, render_rooflines
 from tests.bench.stages import measure_stages
@@ -40,6 +43,10 @@ def main() -> None:
     parser.add_argument(
         "--roofline", type=Path, nargs=2, action="append", metavar=("MODEL", "TABLE"), help="beside the demo's own"
     )
+    parser.add_argument("--only-capacity", action="store_true", help="live streams without drops; the rest stays")
+    parser.add_argument(
+        "--capacity", type=Path, nargs=2, action="append", metavar=("MODEL", "TABLE"), help="beside the demo's own"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks.md")
     options = parser.parse_args()
     if options.int8 and not options.data:
@@ -49,6 +56,9 @@ def main() -> None:
         return
     if options.only_rooflines:
         _write_rooflines(options)
+        return
+    if options.only_capacity:
+        _write_capacity(options)
         return
     models = [] if options.only_int8 else options.model or [ROOT / "edge" / "demo" / "model" / "traffic.onnx"]
     with tempfile.TemporaryDirectory() as folder:
@@ -69,12 +79,26 @@ def main() -> None:
     options.out.write_text(page.render(results, int8, publishing, seconds=options.seconds))
     _write_stages(options)
     _write_rooflines(options)
+    _write_capacity(options)
 
 
 def _write_rooflines(options: argparse.Namespace) -> None:
-    pairs = [DEMO, *((model.resolve(), table.resolve()) for model, table in options.roofline or ())]
-    lines = render_rooflines(*measure_rooflines(pairs))
+    lines = render_rooflines(*measure_rooflines(_with_tables(options.roofline)))
     options.out.write_text(with_section(options.out.read_text(), ROOFLINES_TITLE, lines))
+
+
+def _write_capacity(options: argparse.Namespace) -> None:
+    models, seconds = _with_tables(options.capacity), 2 * options.seconds
+    with tempfile.TemporaryDirectory() as folder:
+        clips = options.clip or measure.demo_clips(Path(folder))
+        rows = measure_capacity(models, clips, folder=Path(folder), seconds=seconds)
+    lines = render_capacity(rows, seconds=seconds)
+    options.out.write_text(with_section(options.out.read_text(), CAPACITY_TITLE, lines))
+
+
+def _with_tables(given: list[list[Path]] | None) -> list[tuple[Path, Path]]:
+    """Return the demo's model and those that were given, each with its table."""
+    return [DEMO, *((model.resolve(), table.resolve()) for model, table in given or ())]
 
 
 def _write_stages(options: argparse.Namespace) -> None:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge.quantize.account import accounts_of
-from edge.quantize.this_machine import Measured, cores_of, measured_here
+from edge.quantize.this_machine import Measured, cores_of, measured_here, precisions_here
 from edge.roofline.efficiency import MeasuredLayer, MeasuredModel
-from edge.types import Precision
 
 __all__ = ["CAUSES", "DEMO", "RooflineRow", "measure_rooflines", "rows_of"]
 
@@ -43,7 +42,7 @@ def measure_rooflines(models: Sequence[tuple[Path, Path]]) -> tuple[list[Rooflin
     for name in dict.fromkeys(("this/1", "this")):
         for model, table in models:
             print(f"measuring {model.name} on {name}", file=sys.stderr)
-            accounts = accounts_of(model, table=table, batch=None, remainder=Precision.FP32)
+            accounts = accounts_of(model, table=table, batch=None, remainder=precisions_here()[0])
             found = measured_here(accounts, cores=cores_of(name))
             rows += rows_of(model.stem, found)
             machines[found.machine.called] = found.machine

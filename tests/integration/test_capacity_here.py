@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from edge.capacity import here as here_module
 from edge.capacity.demand import Origin, StreamDemand, video_from_text
 from edge.capacity.fit import answer_of
 from edge.capacity.here import measured_platform
@@ -52,6 +53,20 @@ def test_the_engine_was_measured_and_takes_no_less_than_its_bound(work, here):
     assert loads.batch_s.typical == pytest.approx(max(2 * here.frame_s, loads.batch_s.least))
     assert 0 < loads.batch_s.least <= loads.batch_s.typical
     assert here.memory_bytes > 1e8
+
+
+def test_only_the_precision_of_the_pipeline_is_measured(pipeline, work, monkeypatch):
+    asked = []
+
+    def measured(accounts, **settings):
+        asked.append((set(accounts.by_precision), accounts.spec.name))
+        raise EngineError("enough")
+
+    monkeypatch.setattr(here_module, "measured_here", measured)
+    with pytest.raises(EngineError, match="enough"):
+        measured_platform("this/1", pipeline, work)
+
+    assert asked == [({work.model.precision}, "net")]
 
 
 def test_the_processor_does_all_of_it(work, here):

@@ -35,7 +35,8 @@ class OnnxRuntimeEngine:
         rows = self.canvases[index][: self._counts[index]]
         if self._spec.batch is None:
             return self._infer(rows)
-        return np.concatenate([self._infer(rows[first : first + 1]) for first in range(len(rows))])
+        step = self._spec.batch
+        return np.concatenate([self._infer(rows[first : first + step]) for first in range(0, len(rows), step)])
 
     def close(self):
         self._session = None

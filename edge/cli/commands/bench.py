@@ -22,7 +22,9 @@ Examples:
   edge-runtime bench --peaks""",
 )
 @click.option("--pipeline", "path", type=PIPELINE, help="The pipeline file.")
-@click.option("--peaks", "wants_peaks", is_flag=True, help="What the machine reaches at most: INT8, and its memory.")
+@click.option(
+    "--peaks", "wants_peaks", is_flag=True, help="What the machine reaches at most: arithmetic, and its memory."
+)
 @engine_option
 @click.option(
     "--duration",
@@ -41,8 +43,8 @@ def bench(path: Path | None, wants_peaks: bool, engine: str, duration_s: float, 
     Each after two seconds of warming up. Files need `loop: true`, or they end before the measurement does. Messages are
     made and go nowhere: neither the broker of the pipeline file nor its `jsonl` hears of it.
 
-    With --peaks instead what the machine reaches at most, without any model: INT8 operations (of a GPU's tensor cores,
-    or of a convolution on the CPU) and the rate of its memory, beside the datasheet's figures of a known Jetson.
+    With --peaks instead what the machine reaches at most, without any model: operations (INT8, FP16 and FP32 of a GPU,
+    INT8 of a convolution on the CPU) and the rate of its memory, beside the datasheet's figures of a known Jetson.
     """
     if wants_peaks == (path is not None):
         raise click.UsageError("either --pipeline or --peaks")

@@ -10,7 +10,6 @@ import click
 
 from edge.cli.lazy import verbosity_option
 from edge.cli.paths import MODEL, READ, WRITTEN, Command
-from edge.types import Precision
 
 if TYPE_CHECKING:
     from edge.cli.roofline_lines import Roofline
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from edge.quantize.built import BuiltTimes
 
 __all__ = ["roofline"]
-
-_REMAINDER_HERE = Precision.FP32  # engines on a CPU compute what INT8 leaves in it
 
 
 def _list_machines(ctx: click.Context, param: click.Parameter, is_asked: bool) -> None:
@@ -115,7 +112,7 @@ def _rooflines(
 ) -> tuple[PrecisionAccounts, list[Roofline]]:
     from edge.cli.roofline_lines import roofline_of
     from edge.quantize.account import accounts_of
-    from edge.quantize.this_machine import cores_of, is_this_machine
+    from edge.quantize.this_machine import cores_of, is_this_machine, precisions_here
     from edge.roofline.machines import all_machines, find_machine
     from edge.roofline.measured import THIS
 
@@ -125,7 +122,7 @@ def _rooflines(
     accounts = accounts_of(model, table=table, batch=batch)
     if not names:
         return accounts, [roofline_of(accounts, machine) for machine in all_machines()]
-    own = accounts_of(model, table=table, batch=batch, remainder=_REMAINDER_HERE) if cores else accounts
+    own = accounts_of(model, table=table, batch=batch, remainder=precisions_here()[0]) if cores else accounts
     found = [
         _measured(own, cores[name]) if machine is None else roofline_of(accounts, machine)
         for name, machine in machines.items()

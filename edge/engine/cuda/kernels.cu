@@ -27,7 +27,24 @@ __device__ inline void multiply_add_int8(int (&sums)[4], unsigned a, unsigned b)
         : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
         : "r"(a), "r"(b));
 }
+// One 16x8x16 product of a whole warp, float16 += float16 * float16: 2 * 16 * 8 * 16 operations. Sums in float16, since
+// some GPUs add in float32 at half the rate. Source: PTX ISA, "Matrix fragments for mma.m16n8k16"; two float16 a register.
+__device__ inline void multiply_add_half(unsigned (&sums)[2], unsigned a, unsigned b) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%2,%2,%2}, {%3,%3}, {%0,%1};"
+                 : "+r"(sums[0]), "+r"(sums[1])
+                 : "r"(a), "r"(b));
+}
 #endif
+
+// Past the cache of the processor that asks: what another kernel has made is never there.
+__device__ inline uint4 load_shared_by_all(const uint4* from) {
+    uint4 value;
+    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "l"(from)
+                 : "memory");
+    return value;
+}
 
 #endif
 
@@ -294,7 +311,48 @@ extern "C" __global__ void int8_peak(int* sums, unsigned rounds, unsigned a, uns
     }
     sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
+
+// half_peak: the same in float16. Odd rounds add 16 * a * b to each element, even ones take it away again.
+
+extern "C" __global__ void half_peak(unsigned* sums, unsigned rounds, unsigned a, unsigned b) {
+    unsigned parts[8][2] = {};
+    for (unsigned round = 0; round < rounds; ++round) {
+        const unsigned signed_b = round % 2 == 0 ? b : b ^ 0x80008000u;
+#pragma unroll
+        for (int chain = 0; chain < 8; ++chain) multiply_add_half(parts[chain], a, signed_b);
+    }
+    unsigned all = parts[0][0];
+    for (int chain = 0; chain < 8; ++chain)
+        for (int element = 0; element < 2; ++element) all = parts[chain][element] == all ? all : 0xffffffffu;
+    sums[blockIdx.x * blockDim.x + threadIdx.x] = all;
+}
 #endif
+
+// float_peak: eight independent sums a thread, sixteen products each a round. Each begins at its number, so
+// that they are eight, and grows by 16 * rounds * a * b.
+
+extern "C" __global__ void float_peak(float* sums, unsigned rounds, float a, float b) {
+    float parts[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    for (unsigned round = 0; round < rounds; ++round) {
+#pragma unroll
+        for (int product = 0; product < 16; ++product) {
+#pragma unroll
+            for (int chain = 0; chain < 8; ++chain) parts[chain] = __fmaf_rn(a, b, parts[chain]);
+        }
+    }
+    float all = parts[0];
+    for (int chain = 0; chain < 8; ++chain) all = parts[chain] - float(chain) == all ? all : -1.0f;
+    sums[blockIdx.x * blockDim.x + threadIdx.x] = all;
+}
+
+// set_peak: reads `count` times 16 bytes and writes as many, `times` times: what lies in a cache of all stays there.
+
+extern "C" __global__ void set_peak(const uint4* from, uint4* to, size_t count, unsigned times) {
+    const size_t step = size_t(gridDim.x) * blockDim.x;
+    for (unsigned time = 0; time < times; ++time)
+        for (size_t index = size_t(blockIdx.x) * blockDim.x + threadIdx.x; index < count; index += step)
+            to[index] = load_shared_by_all(from + index);
+}
 
 // copy_peak: reads and writes `count` times 16 bytes each.
 

@@ -52,12 +52,17 @@ class Stream:
 
 
 class CudaEvent:
-    """A place in a stream that can be waited for, without burning a core meanwhile."""
+    """A place in a stream that can be waited for, without burning a core meanwhile.
 
-    def __init__(self) -> None:
+    Args:
+        is_timed: the GPU's time there is kept, which costs a little.
+    """
+
+    def __init__(self, *, is_timed: bool = False) -> None:
         cuda = import_pycuda()
+        flags = cuda.event_flags.BLOCKING_SYNC | (0 if is_timed else cuda.event_flags.DISABLE_TIMING)
         with cuda_errors("making an event"):
-            self._event: Any = cuda.Event(cuda.event_flags.BLOCKING_SYNC | cuda.event_flags.DISABLE_TIMING)
+            self._event: Any = cuda.Event(flags)
 
     def record(self, stream: Stream) -> None:
         """Put it behind what the stream was given."""
@@ -66,6 +71,10 @@ class CudaEvent:
     def synchronize(self) -> None:
         """Wait until the stream has come there."""
         self._event.synchronize()
+
+    def seconds_until(self, later: CudaEvent) -> float:
+        """Return the GPU's time from here to `later`, both timed, and both reached."""
+        return 1e-3 * float(self._event.time_till(later._event))
 
     def close(self) -> None:
         """Free it."""

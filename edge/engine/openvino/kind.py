@@ -112,6 +112,16 @@ class _OpenVino:
         """How many this process may use."""
         return available_cores()
 
+    @property
+    def is_processor(self) -> bool:
+        """It is."""
+        return True
+
+    @property
+    def precisions(self) -> tuple[Precision, Precision]:
+        """CPUs compute in FP32 what INT8 leaves."""
+        return Precision.FP32, Precision.INT8
+
     def roof_meter(self, *, cores: int) -> CpuRoofMeter:
         """Return what measures products of matrices, and working sets."""
         return CpuRoofMeter(cores=cores)

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge.engine.nodes import nodes_of_lone_layers
 from edge.engine.openvino.compiler import Compiler
+from edge.engine.openvino.node_times import names_in_nodes
 from edge.errors import EngineError
 from edge.types import ModelSpec
 
 __all__ = ["OpenVinoLayerProfiler", "executed_node_of_layers"]
 
 _ORIGINS = "originalLayersNames"
-_PRODUCT = "/WithoutBiases"  # how OpenVINO's reader calls the product of a node whose bias it makes an Add of
 _CONFIG = {
     "PERF_COUNT": "YES",
     "NUM_STREAMS": "1",
@@ -79,6 +80,10 @@ class OpenVinoLayerProfiler:
         layers = [layer for layer in self._executed if any(layer in run for run in self._runs)]
         return {layer: np.array([run.get(layer, 0.0) for run in self._runs]) / self._rows for layer in layers}
 
+    def close(self) -> None:
+        """Let go of the compiled model."""
+        del self._request
+
 
 def executed_node_of_layers(origins: Mapping[str, str], layers: Collection[str]) -> dict[str, str]:
     """Return which node of an engine is each of `layers`, where exactly one is, and is no other of them too.
@@ -87,17 +92,8 @@ def executed_node_of_layers(origins: Mapping[str, str], layers: Collection[str])
         origins: of each node of the engine the names that went into it, joined by commas.
         layers: names in the ONNX file; a comma inside a name does no harm.
     """
-    parts = {node: f",{joined}," for node, joined in origins.items()}
-    names_of = {layer: (f",{layer},", f",{layer}{_PRODUCT},") for layer in layers}
-    nodes_of = {
-        layer: [node for node, joined in parts.items() if any(name in joined for name in names)]
-        for layer, names in names_of.items()
-    }
-    layers_of: dict[str, int] = {}
-    for nodes in nodes_of.values():
-        for node in nodes:
-            layers_of[node] = layers_of.get(node, 0) + 1
-    return {layer: nodes[0] for layer, nodes in nodes_of.items() if len(nodes) == 1 and layers_of[nodes[0]] == 1}
+    nodes_of = nodes_of_lone_layers(names_in_nodes(origins, layers))
+    return {layer: nodes[0] for layer, nodes in nodes_of.items() if len(nodes) == 1}
 
 
 def _origins(compiled: Any) -> dict[str, str]:

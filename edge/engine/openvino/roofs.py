@@ -47,7 +47,7 @@ _SHAPES = (_Shape(64, 20, 3), _Shape(64, 40, 3), _Shape(128, 20, 3), _Shape(256,
 
 
 class CpuRoofMeter:
-    """`edge.engine.kind.RoofMeter`: compiles once, measures in rounds.
+    """`edge.engine.measuring.RoofMeter`: compiles once, measures in rounds.
 
     Raises:
         MissingDependencyError: if openvino is not installed.

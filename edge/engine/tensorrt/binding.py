@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the types of TensorRT, for whoever names one in its own `if
     from tensorrt import ILogger as ILogger
     from tensorrt import INetworkDefinition as INetworkDefinition
     from tensorrt import IOptimizationProfile as IOptimizationProfile
+    from tensorrt import IProfiler as IProfiler
     from tensorrt import ITensor as ITensor
     from tensorrt import OnnxParser as OnnxParser
     from tensorrt import ParserError as ParserError

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edge.engine.tensorrt.runtime import Loaded
 from edge.errors import EngineError
+
+if TYPE_CHECKING:
+    from edge.engine.tensorrt.binding import IProfiler
 
 __all__ = ["Execution"]
 
@@ -81,6 +84,22 @@ class Execution:
         else:
             is_given = self._context.execute_async_v2(self._bindings(), stream)
         self._check(is_given, "inference")
+
+    def report_to(self, profiler: IProfiler) -> None:
+        """Have the layers of each inference from now on timed, and told to `profiler` when `report` asks for it.
+
+        It has to live as long as this. Inferences are slower with it.
+        """
+        self._context.profiler = profiler
+        self._context.enqueue_emits_profile = False  # else each inference is waited for where it is given
+
+    def report(self) -> None:
+        """Tell the profiler what the layers of the last inference took; its stream has done it.
+
+        Raises:
+            EngineError: if TensorRT refuses.
+        """
+        self._check(self._context.report_to_profiler(), "to report what its layers took")
 
     def close(self) -> None:
         """Free it; nothing of it may be running."""

@@ -11,8 +11,17 @@ from numpy.typing import NDArray
 
 from edge.engine.cuda.gpu import Gpu
 from edge.engine.cuda.memory import HostArray
-from edge.engine.kind import DoctorFinding, EngineKind, EngineRequest, LayerProfiler, ModelForms, Peak, Plan
-from edge.engine.tensorrt.binding import import_tensorrt
+from edge.engine.kind import (
+    DoctorFinding,
+    EngineKind,
+    EngineRequest,
+    LayerProfiler,
+    ModelForms,
+    Peak,
+    Plan,
+)
+from edge.engine.measuring import NodeMeter, RoofMeter
+from edge.engine.tensorrt.binding import TensorRtLibrary, import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
 from edge.engine.tensorrt.calibrators import CALIBRATORS, CalibratorSettings, written_cache
 from edge.engine.tensorrt.device import read_device
@@ -20,9 +29,9 @@ from edge.engine.tensorrt.examine import examined, require_calibration
 from edge.engine.tensorrt.facts import FACTS
 from edge.engine.tensorrt.machine import read_machine
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import require_fit, split_plan
+from edge.engine.tensorrt.plan import PlanHeader, require_fit, split_plan
 from edge.errors import EngineError
-from edge.types import ModelSpec
+from edge.types import ModelSpec, Precision
 
 if TYPE_CHECKING:
     from edge.protocols import ActivationEngine, AveragingEngine, Engine, ObservingEngine
@@ -58,12 +67,7 @@ class _TensorRt:
         """Return the engine of a plan that was built by this TensorRT for this GPU."""
         from edge.engine.tensorrt.engine import TensorRtEngine
 
-        library, device = import_tensorrt(), read_device()
-        try:
-            header, content = split_plan(plan)
-            require_fit(header, library, device)
-        except EngineError as error:
-            raise EngineError(f"{spec.name}: {error.problem}", hint=error.hint) from error
+        library, (header, content) = self._read(plan, spec)
         return TensorRtEngine(library, content, header, spec, request)
 
     def activations(
@@ -134,11 +138,50 @@ class _TensorRt:
         return cache
 
     def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:
-        """Refuse: TensorRT fuses nodes into layers of its own, whose times belong to no node of the ONNX file."""
-        raise EngineError(
-            f"{spec.name}: the times of TensorRT's fused layers belong to no node of the ONNX file",
-            hint="use trtexec --dumpProfile, or measure on the CPU engine",
-        )
+        """Return what times `layers` on the GPU, in an engine that is built for it: float32, or INT8."""
+        from edge.engine.tensorrt import layer_times
+        from edge.engine.tensorrt.given import GivenModel
+        from edge.engine.tensorrt.profiling import ProfiledPlan
+
+        library, device = import_tensorrt(), read_device()
+        rows = spec.batch or 1
+        model = GivenModel(spec, spec.path.read_bytes() if content is None else content)
+        precision = Precision.INT8 if spec.is_quantized else Precision.FP32
+        request = EngineRequest(precision=precision, max_batch=rows, options=Options())
+        header, serialized = split_plan(build_plan(library, device, model, request).data)
+        plan = ProfiledPlan(library, header, serialized, spec, layers, rows=rows)
+        return layer_times.LayerProfiler(plan, layers)
+
+    @property
+    def cores(self) -> int:
+        """1: a GPU is measured as a whole."""
+        return 1
+
+    @property
+    def is_processor(self) -> bool:
+        """It is not: decoding and reading are the processor's, or the decoder's."""
+        return False
+
+    @property
+    def precisions(self) -> tuple[Precision, Precision]:
+        """GPUs compute in FP16 what INT8 leaves."""
+        return Precision.FP16, Precision.INT8
+
+    def roof_meter(self, *, cores: int) -> RoofMeter:
+        """Return what measures products from registers, and working sets; `cores` is 1."""
+        from edge.engine.cuda.roofs import GpuRoofMeter
+
+        library = import_tensorrt()
+        return GpuRoofMeter(engine=f"{library.name} {library.version}")
+
+    def node_meter(
+        self, spec: ModelSpec, names: Collection[str], *, content: bytes, rows: int, cores: int
+    ) -> NodeMeter:
+        """Return what times the layers of a plan; `cores` is 1."""
+        from edge.engine.tensorrt.layer_times import GpuNodeMeter
+
+        library, (header, serialized) = self._read(content, spec)
+        return GpuNodeMeter(library, header, serialized, spec, names, rows=rows)
 
     def peaks(self) -> Iterator[Peak]:
         """Yield what the GPU reaches; neither TensorRT nor a model is needed."""
@@ -149,6 +192,16 @@ class _TensorRt:
     def examine(self) -> Iterator[DoctorFinding]:
         """Yield what is installed, the routes that it has and which is taken, and known-bad combinations."""
         yield from examined(read_machine())
+
+    def _read(self, plan: bytes, spec: ModelSpec) -> tuple[TensorRtLibrary, tuple[PlanHeader, bytes]]:
+        """Return the library, and header and content of a plan that it made for this GPU."""
+        library, device = import_tensorrt(), read_device()
+        try:
+            header, content = split_plan(plan)
+            require_fit(header, library, device)
+        except EngineError as error:
+            raise EngineError(f"{spec.name}: {error.problem}", hint=error.hint) from error
+        return library, (header, content)
 
 
 def _host_memory(shape: tuple[int, ...]) -> HostArray:

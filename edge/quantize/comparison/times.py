@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,18 +52,21 @@ def times_of(
         EngineError: if an inference failed.
     """
     names, in_int8 = [layer.name for layer in layers], dataclasses.replace(forms.spec, is_quantized=True)
-    try:
-        exact = kind.profiler(forms.spec, names, content=forms.float_model())
-        rounded = kind.profiler(in_int8, names, content=quantized)
-    except EngineError as error:
-        return Times(by_layer={}, why_none=error.problem)
-    for _ in range(_WARM_UPS):
-        exact.warm_up(canvases[0])
-        rounded.warm_up(canvases[0])
-    for run in range(TIMED_RUNS):
-        exact.run(canvases[run % len(canvases)])
-        rounded.run(canvases[run % len(canvases)])
-        on_run()
-    float_s, int8_s = exact.times(), rounded.times()
+    with contextlib.ExitStack() as opened:
+        try:
+            exact = opened.enter_context(
+                contextlib.closing(kind.profiler(forms.spec, names, content=forms.float_model()))
+            )
+            rounded = opened.enter_context(contextlib.closing(kind.profiler(in_int8, names, content=quantized)))
+        except EngineError as error:
+            return Times(by_layer={}, why_none=error.problem)
+        for _ in range(_WARM_UPS):
+            exact.warm_up(canvases[0])
+            rounded.warm_up(canvases[0])
+        for run in range(TIMED_RUNS):
+            exact.run(canvases[run % len(canvases)])
+            rounded.run(canvases[run % len(canvases)])
+            on_run()
+        float_s, int8_s = exact.times(), rounded.times()
     both = float_s.keys() & int8_s.keys()
     return Times(by_layer={name: LayerTimes(float_s=float_s[name], int8_s=int8_s[name]) for name in both})

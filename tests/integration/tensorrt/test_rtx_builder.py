@@ -3,6 +3,8 @@
 What it says while it builds, and the names of the kernels in its plan, tell what became of a Q/DQ pair.
 """
 
+import json
+
 import msgspec
 import numpy as np
 import onnx
@@ -11,6 +13,7 @@ from onnx import helper, numpy_helper
 
 from edge.calibrate.table_file import read_table, write_table
 from edge.engine.kind import QdqForm
+from edge.engine.tensorrt.origins import Origins
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
 from tests.support import models
@@ -20,6 +23,7 @@ from tests.support.tensorrt import ROOT, RTX, folder_of, run_python
 FAMILIES = ["yolov5", "yolov8", "yolov10", "yolox"]
 DEMO = ROOT / "edge/demo/model/traffic.onnx"
 DEMO_TABLE = ROOT / "calib_cache/traffic.calib.json"
+LAYERS = ("Conv", "MaxPool", "Resize")
 
 
 def built(*jobs):
@@ -197,3 +201,23 @@ def test_a_missing_pair_and_unequal_scales_show_in_the_plan(quantized):
 
 def roundings(made):
     return sum(count * name.count("Roun") for name, count in made["launches"].items())
+
+
+def test_what_the_builder_writes_of_its_layers_origins_is_read(tmp_path):
+    """Its inspector needs a GPU; what that would tell of each kernel stands in the plan."""
+    model = onnx.load(DEMO)
+    unnamed = [node for node in model.graph.node if node.op_type == "Conv"][:2]
+    for node in unnamed:
+        node.name = ""
+    onnx.save(model, tmp_path / "m.onnx")
+    wanted = {node.name or node.output[0] for node in model.graph.node if node.op_type in LAYERS}
+    as_it_is = {node.name for node in onnx.load(DEMO).graph.node if node.op_type in LAYERS}
+
+    in_float, in_int8 = built(job(tmp_path / "m.onnx", None, "fp32"), job(DEMO, DEMO_TABLE, "int8"))
+
+    for made, names in ((in_float, wanted), (in_int8, as_it_is)):
+        layers = [{"Name": str(number), "Metadata": entry} for number, entry in enumerate(made["entries"])]
+        origins = Origins(json.dumps({"Layers": layers}), names)
+        found = [origins.of(layer["Name"]).nodes for layer in layers]
+        assert set().union(*found) == names
+        assert sum(len(nodes) == 1 for nodes in found) > 40  # kernels; one entry may be of the whole region

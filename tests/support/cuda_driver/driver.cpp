@@ -4,6 +4,7 @@
 //
 // `standin_set` sets what the device is and what fails, `standin_get` tells what was done: names in state.h and below.
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -13,6 +14,12 @@
 using DevicePointer = unsigned long long;
 
 namespace {
+
+constexpr unsigned DISABLE_TIMING = 2;  // CU_EVENT_DISABLE_TIMING
+
+int64_t now_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 struct Context {
 } primary;
@@ -479,7 +486,7 @@ int cuStreamWaitEvent(void* stream, void* handle, unsigned) {
 int cuEventCreate(void** event, unsigned flags) {
     if (int result = refused(__func__)) return result;
     if (int result = usable()) return result;
-    *event = new Event{nullptr, 0, flags};
+    *event = new Event{nullptr, 0, flags, std::make_shared<int64_t>(0)};
     state().count("live");
     return SUCCESS;
 }
@@ -496,7 +503,8 @@ int cuEventRecord(void* handle, void* stream) {
     if (int result = usable()) return result;
     Event& event = *static_cast<Event*>(handle);
     event.stream = &stream_of(stream);
-    event.number = event.stream->push([] {});
+    const auto done_ns = event.done_ns;
+    event.number = event.stream->push([done_ns] { *done_ns = now_ns(); });
     return SUCCESS;
 }
 
@@ -514,9 +522,14 @@ int cuEventQuery(void* handle) {
     return event.stream == nullptr || event.stream->is_done(event.number) ? state().lost : int(NOT_READY);
 }
 
-int cuEventElapsedTime(float* milliseconds, void*, void*) {
+int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
     if (int result = refused(__func__)) return result;
-    *milliseconds = 1.0f;
+    const Event &first = *static_cast<Event*>(begin), &last = *static_cast<Event*>(end);
+    for (const Event* event : {&first, &last}) {
+        if (event->stream == nullptr || event->flags & DISABLE_TIMING) return INVALID_HANDLE;
+        if (!event->stream->is_done(event->number)) return NOT_READY;
+    }
+    *milliseconds = float(double(*last.done_ns - *first.done_ns) / 1e6);
     return state().lost;
 }
 

@@ -81,6 +81,20 @@ void multiply_add_int8(int (&sums)[4], unsigned a, unsigned b) {
     for (int& sum : sums) sum += 8 * product;
 }
 
+// Likewise: 16 products of the halves, eight of each half of a register.
+void multiply_add_half(unsigned (&sums)[2], unsigned a, unsigned b) {
+    float product = 0;
+    for (int shift = 0; shift < 32; shift += 16) product += 8 * float_from_half(a >> shift) * float_from_half(b >> shift);
+    for (unsigned& sum : sums) {
+        const unsigned low = half_from_float(float_from_half(sum) + product);
+        sum = low | unsigned(half_from_float(float_from_half(sum >> 16) + product)) << 16;
+    }
+}
+
+uint4 load_shared_by_all(const uint4* from) { return *from; }
+
+float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+
 // A block whose threads wait for each other: each has a stack of its own and goes on from barrier to barrier.
 class Block {
 public:
@@ -209,6 +223,9 @@ const std::map<std::string, Kernel> kernels = {
     WAITING_KERNEL(means_float32),
     WAITING_KERNEL(means_float16),
     KERNEL(int8_peak),
+    KERNEL(half_peak),
+    KERNEL(float_peak),
+    KERNEL(set_peak),
     KERNEL(copy_peak),
 };
 

@@ -1,6 +1,6 @@
 """A program: lets one call of the driver after the other be refused while an engine is loaded, runs and is closed.
 
-    python -m tests.support.cuda_driver.refusals MODEL engine|observing|averaging RESULT IS_INTEGRATED
+    python -m tests.support.cuda_driver.refusals MODEL engine|observing|averaging|profiler RESULT IS_INTEGRATED
 
 One JSON line for each call: its name, what was raised in loading and running (null: nothing) and in closing, what is
 left. It is a process of its own, since what is looked for are hangs and aborts.
@@ -18,6 +18,7 @@ import numpy as np
 
 from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.kind import KIND
+from edge.engine.tensorrt.layer_times import LayerProfiler
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
@@ -35,6 +36,9 @@ def _opener(spec, of):
     if of == "engine":
         plan = KIND.build(Forms(spec), REQUEST).data
         return lambda: KIND.load(plan, spec, REQUEST)
+    if of == "profiler":
+        names = [node.name for node in load_graph(spec.path).nodes if node.op_type == "Conv"]
+        return lambda: KIND.profiler(spec, names)
     names = quantizable_tensors(load_graph(spec.path))
     if of == "averaging":
         return lambda: KIND.averaging(spec, names[:3], max_batch=2)
@@ -42,6 +46,11 @@ def _opener(spec, of):
 
 
 def _run(engine):
+    if isinstance(engine, LayerProfiler):
+        engine.run(np.uint8(7))  # as any canvas of one value
+        engine.times()
+        engine._plan.step_seconds()
+        return
     for index, rows in ((0, 2), (1, 1)):
         engine.canvases[index][:rows] = np.uint8(7)
         engine.start(index, rows)

@@ -61,6 +61,7 @@ struct Event {
     Stream* stream = nullptr;
     uint64_t number = 0;
     unsigned flags = 0;
+    std::shared_ptr<int64_t> done_ns;  // when the stream came there: the work may outlive the event
 };
 
 struct Graph {

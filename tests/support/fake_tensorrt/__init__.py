@@ -46,6 +46,9 @@ class Faults:
 
     `build`, `deserialize` and `execute`: the message that it logs before it gives up; `build="killed"`: SIGKILL.
     `parser_errors`: given the ONNX model, returns (index, node, text) of nodes that the parser refuses.
+    `layers`: (name, kind, metadata, milliseconds) of what engines are made of; metadata None: the inspector knows the
+    name only; kind None: not even that. None: each layer of the network is one.
+    `profile`: the message with which a context refuses to report to its profiler.
     """
 
     build: str | None = None
@@ -55,6 +58,8 @@ class Faults:
     dla_cores: int = 0
     capability: tuple[int, int] = (8, 7)
     parser_errors: Callable = lambda model: ()
+    layers: list | None = None
+    profile: str | None = None
 
 
 class Fake:
@@ -116,6 +121,13 @@ def _classes(fake):  # noqa: C901 - classes, each of a line or two
         def log(self, severity, msg):
             raise NotImplementedError
 
+    class IProfiler:
+        def __init__(self):
+            object.__setattr__(self, "_is_made", True)
+
+        def report_layer_time(self, layer_name, ms):
+            raise NotImplementedError
+
     class IProgressMonitor:
         def __init__(self):
             object.__setattr__(self, "_is_made", True)
@@ -127,7 +139,8 @@ def _classes(fake):  # noqa: C901 - classes, each of a line or two
         def serialize(self):
             return fake.new("IHostMemory", self._content)
 
-    found = {"ILogger": ILogger, "IProgressMonitor": IProgressMonitor, "ITimingCache": ITimingCache}
+    found = {"ILogger": ILogger, "IProfiler": IProfiler}
+    found |= {"IProgressMonitor": IProgressMonitor, "ITimingCache": ITimingCache}
     for name in ("Builder", "IBuilderConfig", "IHostMemory", "IOptimizationProfile"):
         found[name] = getattr(builder, name)
     for name in ("INetworkDefinition", "ILayer", "ITensor", "OnnxParser", "ParserError"):

@@ -118,29 +118,34 @@ class EngineInspector:
         self._engine = engine
 
     def get_engine_information(self, format):
-        header = self._engine._header
-        layers = [
-            {
-                "Name": name,
-                "LayerType": "CaskConvolution" if name in header["int8"] else "PointWise",
-                "Inputs": [
-                    {
-                        "Name": "x",
-                        "Format/Datatype": "Row major Int8 format" if name in header["int8"] else header["float"],
-                    }
-                ],
-                "Outputs": [],
-                "TacticName": "sm80_xmma_fprop_implicit_gemm_interleaved_i8i8" if name in header["int8"] else "",
-            }
-            for name in header["names"]
-        ]
-        return json.dumps({"Layers": layers, "Bindings": [one[0] for one in header["inputs"]]})
+        header, layers = self._engine._header, self._engine._fake.faults.layers
+        if layers is None:
+            told = [_layer(name, header) for name in header["names"]]
+        else:
+            told = [_fused(*layer[:3]) for layer in layers if layer[1] is not None]
+        return json.dumps({"Layers": told, "Bindings": [one[0] for one in header["inputs"]]})
+
+
+def _layer(name, header):
+    is_int8 = name in header["int8"]
+    return {
+        "Name": name,
+        "LayerType": "CaskConvolution" if is_int8 else "PointWise",
+        "Inputs": [{"Name": "x", "Format/Datatype": "Row major Int8 format" if is_int8 else header["float"]}],
+        "Outputs": [],
+        "TacticName": "sm80_xmma_fprop_implicit_gemm_interleaved_i8i8" if is_int8 else "",
+        "Metadata": f"[ONNX Layer: {name}]",
+    }
+
+
+def _fused(name, kind, metadata):
+    return name if metadata is None else {"Name": name, "LayerType": kind, "Metadata": metadata}
 
 
 class IExecutionContext:
     def __init__(self, engine):
         self._engine, self._fake, self._addresses, self._shapes = engine, engine._fake, {}, {}
-        self._profile = 0
+        self._profile, self._profiler, self._emits, self._has_run = 0, None, True, False
 
     @property
     def engine(self):
@@ -149,6 +154,42 @@ class IExecutionContext:
     @property
     def active_optimization_profile(self):
         return self._profile
+
+    @property
+    def profiler(self):
+        return self._profiler
+
+    @profiler.setter
+    def profiler(self, profiler):
+        if not isinstance(profiler, self._fake.module.IProfiler) or not getattr(profiler, "_is_made", False):
+            raise TypeError("a profiler is an IProfiler whose own __init__ was called")
+        self._profiler = profiler
+
+    @property
+    def enqueue_emits_profile(self):
+        return self._emits
+
+    @enqueue_emits_profile.setter
+    def enqueue_emits_profile(self, value):
+        self._emits = bool(value)
+
+    def report_to_profiler(self):
+        refusal = self._fake.faults.profile
+        if refusal is not None or self._profiler is None or not self._has_run:
+            self._fake.log(self._engine._logger, 1, refusal or "there is no profiler, or nothing that it could be told")
+            return False
+        self._report()
+        return True
+
+    def _report(self):
+        layers = self._fake.faults.layers
+        told = (
+            [(name, 0.01) for name in self._engine._header["names"]]
+            if layers is None
+            else [(name, ms) for name, _, _, ms in layers]
+        )
+        for name, ms in told:
+            self._profiler.report_layer_time(name, ms)
 
     def set_optimization_profile_async(self, profile_index, stream_handle):
         self._fake.log(self._engine._logger, 1, "Profile 0 has been chosen by another IExecutionContext.")
@@ -221,6 +262,9 @@ class IExecutionContext:
         return self._fake.give(stream, lambda: self._run(addresses, shapes))
 
     def _run(self, addresses, shapes):
+        self._has_run = True
+        if self._profiler is not None and self._emits:
+            self._report()
         header = self._engine._header
         feed = {}
         for name, dtype, shape in header["inputs"]:

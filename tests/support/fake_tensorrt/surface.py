@@ -36,6 +36,7 @@ CLASSES = (
     "ILogger",
     "INetworkDefinition",
     "IOptimizationProfile",
+    "IProfiler",
     "IProgressMonitor",
     "ITensor",
     "ITimingCache",

@@ -28,6 +28,8 @@ from tests.support.tensorrt import RTX_MODULE
 
 # Where a kernel is launched its name stands without the digest that its code has.
 LAUNCH = re.compile(rb"__myl_([A-Za-z]+)(?![A-Za-z_0-9])")
+# What the builder writes of a layer's origin, an entry for each kernel.
+ENTRIES = re.compile(rb"(?:\[ONNX Layer: [^\x1e\x1f\0]{1,4000}?\][\x1e\x1f]?)+")
 # What follows a convolution in INT8: its sums are scaled, become float16 in ours, and get the bias. In a name that is
 # too long it may be cut off (Etc).
 INT8_CONVOLUTION, INT8_CONVOLUTION_OF_FLOAT32 = "MulCastAdd", "MulAdd"
@@ -76,6 +78,7 @@ def build(library, job):
         "inputs": [[one.name, one.shape, one.dtype] for one in header.inputs],
         "outputs": [[one.name, one.shape, one.dtype] for one in header.outputs],
         "launches": launches,
+        "entries": sorted({one.decode() for one in ENTRIES.findall(content)}),
         "int8_convolutions": sum(name.count(tail) * count for name, count in launches.items()),
         "phases": phases,
         "bytes": len(content),

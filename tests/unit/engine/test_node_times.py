@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from edge.engine.kind import MeasuringKind, load_kind
-from edge.engine.openvino.node_times import CpuNodeMeter, _of_block, names_in_nodes
+from edge.engine.kind import load_kind
+from edge.engine.measuring import MeasuringKind
+from edge.engine.openvino.node_times import CpuNodeMeter, _is_enough, _of_block, names_in_nodes
 from edge.errors import EngineError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
@@ -51,6 +52,15 @@ def test_each_block_is_the_mean_of_its_own_runs_without_the_first_that_are_slow(
 
     assert taken == pytest.approx(2e-6 + 0.5e-6)  # half a microsecond is cut off on the average
     assert _of_block({}, {"a": 3e-6}, 9)["a"] == pytest.approx(4.5e-6)  # too short to be seen at first
+
+
+@pytest.mark.parametrize(
+    ("runs", "spent_s", "is_enough"),
+    [(16, 0.5, True), (15, 1.9, False), (100, 0.4, False), (4, 2.0, True), (3, 60.0, False)],
+)
+def test_a_block_of_long_runs_has_few_of_them(runs, spent_s, is_enough):
+    """A batch of eight frames may take a second: sixteen of them in each of six blocks would be minutes."""
+    assert _is_enough(runs, spent_s) is is_enough
 
 
 def test_runs_beside_threads_that_want_the_core_are_counted_as_interrupted(meter):

@@ -25,6 +25,7 @@ class Written:
     """A kind on two cores; `peaks` are those of the rounds, the last one for all that follow."""
 
     name, options_type, cores = "written", Options, 2
+    is_processor, precisions = True, (Precision.FP32, Precision.INT8)
 
     def __init__(self, peaks, layer_s):
         self.peaks, self.layer_s, self.rounds = list(peaks), layer_s, 0

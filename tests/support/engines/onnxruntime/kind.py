@@ -111,5 +111,8 @@ class _Profiler:
     def times(self):
         return {self._layers[0]: np.array(self._seconds)} if len(self._layers) == 1 else {}
 
+    def close(self):
+        self._engine.close()
+
 
 KIND = _OnnxRuntime()

@@ -16,9 +16,11 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="NVRTC co
 
 KERNELS = {
     *("normalize_float32", "normalize_float16", "candidates_float32", "candidates_float16"),
-    *("largest_float32", "largest_float16", "copy_peak", "means_float32", "means_float16"),
+    *("largest_float32", "largest_float16", "means_float32", "means_float16"),
+    *("copy_peak", "float_peak", "set_peak"),
     *("tally_largest_float32", "tally_largest_float16", "tally_widen", "tally_count_float32", "tally_count_float16"),
 }
+OF_TENSOR_CORES = {"int8_peak", "half_peak"}
 
 
 @pytest.mark.parametrize(
@@ -76,8 +78,8 @@ def test_both_compilers_take_every_kernel(major, architecture):
 
     cubin = nvrtc.compile(SOURCE.read_text(), options_of(f"sm_{architecture}"), is_ptx=False)
 
-    kernels = KERNELS | ({"int8_peak"} if int(architecture) >= 80 else set())
-    assert {name for name in KERNELS | {"int8_peak"} if f".text.{name}".encode() in cubin} == kernels
+    kernels = KERNELS | (OF_TENSOR_CORES if int(architecture) >= 80 else set())
+    assert {name for name in KERNELS | OF_TENSOR_CORES if f".text.{name}".encode() in cubin} == kernels
     assert nvrtc.version.split(".")[0] == major
 
 

@@ -1,16 +1,18 @@
 """Peaks of a GPU over the stand-in: that what is claimed was computed, and what is said where it cannot be."""
 
+import dataclasses
 import types
 
 import numpy as np
 import pytest
 
-from edge.engine.cuda import cutlass, peaks
+from edge.engine.cuda import cutlass, peaks, products
 from edge.engine.cuda.cutlass import conv_peak
 from edge.engine.cuda.jetson_modules import jetson_module_of
 from edge.engine.cuda.peaks import gpu_peaks
 from edge.engine.kind import Peak
 from edge.errors import EngineError
+from edge.types import Precision
 from tests.support.cuda_driver import stand_in
 
 GIB = 1024**3
@@ -18,7 +20,8 @@ GIB = 1024**3
 
 @pytest.fixture
 def device(monkeypatch):
-    monkeypatch.setattr(peaks, "_LEAST_S", 0.001)
+    for module in (peaks, products):
+        monkeypatch.setattr(module, "LEAST_S", 0.001)
     monkeypatch.setattr(peaks, "_COPY_BYTES", 1 << 20)
     with stand_in() as made:
         yield made
@@ -31,15 +34,26 @@ def test_each_peak_is_measured_and_nothing_is_left_behind(device):
 
     assert found["int8 tensor cores"].value > 0
     assert found["int8 tensor cores"].ceiling == 25.1  # 8 GiB
+    assert found["fp16 tensor cores"].value > 0
+    assert found["fp32 CUDA cores"].value is not None
     assert found["memory copy"].value > 0
     assert found["memory copy"].ceiling == 102.4
     assert {name: device[name] for name in before} == before
 
 
-def test_a_sum_that_is_wrong_is_no_peak(device, monkeypatch):
-    monkeypatch.setattr(peaks, "_ONES", 0x01010102)
+@pytest.mark.parametrize(
+    ("precision", "factors"),
+    [
+        (Precision.INT8, (0x01010102, 0x01010101)),
+        (Precision.FP16, (0x3C003C00, 0x3C004000)),
+        (Precision.FP32, (1.0, 1.5)),
+    ],
+)
+def test_a_sum_that_is_wrong_is_no_peak(device, monkeypatch, precision, factors):
+    wrong = dataclasses.replace(products._KERNELS[precision], factors=factors, most_rounds=1)
+    monkeypatch.setitem(products._KERNELS, precision, wrong)
 
-    with pytest.raises(EngineError, match="the tensor cores computed a wrong sum"):
+    with pytest.raises(EngineError, match=f"products in {precision.value} came to a wrong sum"):
         list(gpu_peaks(None))
 
 
@@ -49,7 +63,9 @@ def test_before_8_0_the_tensor_cores_are_not_measured_and_the_memory_is(device):
     found = {peak.name: peak for peak in gpu_peaks(None)}
 
     assert found["int8 tensor cores"].value is None
-    assert "begins with compute capability 8.0, this is 7.2" in found["int8 tensor cores"].detail
+    assert "m16n8k32 begins with compute capability 8.0, this is 7.2" in found["int8 tensor cores"].detail
+    assert "m16n8k16 begins with compute capability 8.0, this is 7.2" in found["fp16 tensor cores"].detail
+    assert found["fp32 CUDA cores"].value is not None
     assert found["memory copy"].value > 0
     assert found["memory copy"].ceiling is None
 

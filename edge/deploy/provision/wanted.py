@@ -93,6 +93,12 @@ def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, *, folder: st
             "starts": list(_TO_PULL) if wanted.pull else [],
             "stops": [f"{name}.service" for name in _SERVICES],
         },
+        {
+            "kind": "Brought",
+            "path": "/var/lib/edge-software",
+            "over": f"/opt/{wheels.name}",
+            "current": "/var/lib/edge-deploy/current",
+        },
     ]
     return [{"id": f"{step['kind']} {step['path']}", **step} for step in made]
 

@@ -157,6 +157,7 @@ def _folders() -> Iterator[Step]:
     yield _folder("/etc/tmpfiles.d", mode=None)
     yield _file("/etc/tmpfiles.d/edge-deploy.conf", _shipped("tmpfiles.conf"))
     yield _folder("/run/edge-deploy", owner="edge-deploy", mode=0o700, is_volatile=True)
+    yield _folder("/run/edge-pull", owner="edge-pull", is_volatile=True)
 
 
 def _settings(wanted: Wanted) -> Iterator[Step]:

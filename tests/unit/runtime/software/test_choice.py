@@ -9,7 +9,7 @@ import pytest
 from edge.bundle.manifest import Role
 from edge.device.software import Installation
 from edge.runtime.software import choice, running
-from edge.runtime.software.choice import HANDED, hand_over, program_for
+from edge.runtime.software.choice import HANDED, INSTALLED, hand_over, program_for
 from tests.support.device_releases import make_device, signer_of, stage
 from tests.support.wheels import key_of, software_files, tiny
 
@@ -194,7 +194,7 @@ def test_a_process_becomes_that_software_with_its_arguments_and_is_told_so(kept,
     ((path, command, environment),) = started
     assert path == command[0] == choice.sys.executable
     assert command[-5:] == [kept.program, *words]
-    assert environment == {**os.environ, HANDED: kept.folder.name}
+    assert environment == {**os.environ, HANDED: kept.folder.name, INSTALLED: "0.1.0"}
 
 
 def test_a_process_that_is_deaf_to_its_surroundings_becomes_another_that_is(kept, started, monkeypatch):

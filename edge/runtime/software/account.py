@@ -100,6 +100,11 @@ class Account:
             self._is_taken = True
 
     @property
+    def is_taken(self) -> bool:
+        """Whether the agent has said that it has switched, or will."""
+        return self._is_taken
+
+    @property
     def goes_on_alone(self) -> str | None:
         """Return the request that an agent finishes without its client; None: there is none."""
         asked = self._asked

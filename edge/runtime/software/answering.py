@@ -16,6 +16,7 @@ from edge.device.settings import read_settings
 from edge.device.software import Installation
 from edge.errors import DeployError
 from edge.reading import read_file
+from edge.runtime.software.account import PLAN
 from edge.runtime.software.between import Patience, between
 from edge.runtime.software.choice import environment_of, program_of, value_of
 from edge.runtime.software.followed import followed
@@ -96,11 +97,13 @@ def _is_installed_asked_for(arguments: Sequence[str]) -> bool:
 
 
 def _run(program: str, arguments: Sequence[str], device: Device, turns: Turns | None = None) -> int:
-    owed, status = None, 1
+    owed, status, before = None, 1, device.standing()
     command = [sys.executable, *FLAGS, program, *arguments]
     try:
         status, account = between(command, environment_of(program), client=(0, 1), patience=_patience(device.layout))
         owed = account.owed(status)
+        if owed is None and account.is_taken and device.standing() == before:
+            owed = PLAN  # it has said so, and nothing was switched
     finally:  # where that fails, too, the turn is gone, and the next one is provision's
         name = os.path.basename(os.path.dirname(program))[:12]
         if owed is not None:

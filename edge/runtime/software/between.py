@@ -6,6 +6,7 @@ It is what provision installed, for the length of the conversation. Standard lib
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
@@ -21,6 +22,7 @@ __all__ = ["Patience", "between"]
 
 _CHUNK_BYTES = 256 * 1024
 _STEP_S = 0.5
+_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -99,7 +101,12 @@ def between(
     """
     account = Account()
     with subprocess.Popen(
-        list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(environment), bufsize=0
+        list(command),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=dict(environment),
+        bufsize=0,
+        preexec_fn=_ends_with_us,
     ) as child:
         assert child.stdin is not None  # because PIPE was asked for
         assert child.stdout is not None
@@ -119,6 +126,14 @@ def between(
             if child.poll() is None:
                 child.kill()
     return child.returncode, account
+
+
+def _ends_with_us() -> None:
+    """Have the kernel end the agent where this process is killed: it may hang, and hold a lock that nobody takes back.
+
+    An agent may be killed at any moment.
+    """
+    ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def _converse(there: _Flow, back: _Flow, patience: Patience) -> None:

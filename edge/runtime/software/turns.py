@@ -19,8 +19,9 @@ ANY = "any"
 """Owed where nothing was asked: whatever provision's is asked does."""
 
 _WORD = re.compile(r"[a-z-]{1,40}")
-_NOTE = re.compile(rf"left ([1-9][0-9]{{0,3}})|owed ({_WORD.pattern})")
+_LEFT, _OWED = re.compile(r"left ([1-9][0-9]{0,3})"), re.compile(rf"owed ([1-9]) ({_WORD.pattern})")
 _MOST_BYTES = 100
+_MOST_OWED = 8
 
 
 class Turns:
@@ -36,8 +37,8 @@ class Turns:
 
     def take(self) -> int | None:
         """Take a turn of what was brought; return how many were left with this one. None: it is provision's turn."""
-        left, _ = self._noted()
-        if left is None:
+        kind, left, _ = self._noted()
+        if kind != "left":
             return None
         try:
             os.unlink(self._path)  # of two who ask at once, one has it
@@ -51,12 +52,19 @@ class Turns:
 
     def owe(self, what: str) -> None:
         """Note that what was brought has not done well at a request, so that provision's has to be asked it first."""
-        self._note(f"owed {what if _WORD.fullmatch(what) else ANY}")
+        is_word = _WORD.fullmatch(what) and what != ANY
+        self._note(f"owed {_MOST_OWED} {what}" if is_word else f"owed 1 {ANY}")
 
     def begun(self) -> None:
-        """Note that a turn of provision's begins; what was brought has the next one, unless something is owed."""
-        left, owed = self._noted()
-        if left is None and owed in (None, ANY):
+        """Note that a turn of provision's begins; what was brought has the next one, unless something is owed.
+
+        After eight turns of provision's in which nobody asked for that, nothing is: the one who does may be one whom
+        only what was brought understands.
+        """
+        kind, count, what = self._noted()
+        if kind == "owed" and count > 1:
+            self._note(f"owed {count - 1} {what}")
+        elif kind != "left":
             self.give()
 
     def asked(self, what: str) -> None:
@@ -67,16 +75,17 @@ class Turns:
     @property
     def owed(self) -> str | None:
         """What was brought has not done well, so that provision's has to be asked it first; None: nothing."""
-        return self._noted()[1]
+        return self._noted()[2]
 
-    def _noted(self) -> tuple[int | None, str | None]:
+    def _noted(self) -> tuple[str | None, int, str | None]:
         try:
-            found = _NOTE.fullmatch(read_file(self._path, most_bytes=_MOST_BYTES).decode("ascii"))
+            text = read_file(self._path, most_bytes=_MOST_BYTES).decode("ascii")
         except (OSError, ValueError):
-            return None, None
-        if found is None:
-            return None, None
-        return (int(found[1]) if found[1] else None), found[2]
+            return None, 0, None
+        if (left := _LEFT.fullmatch(text)) is not None:
+            return "left", int(left[1]), None
+        owed = _OWED.fullmatch(text)
+        return (None, 0, None) if owed is None else ("owed", int(owed[1]), owed[2])
 
     def _note(self, content: str | None) -> None:
         partial = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")

@@ -1,9 +1,11 @@
 """Who stands between a client and an agent that was brought: bytes, ends, and deadlines."""
 
 import os
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from edge.runtime.software import between as module
 from edge.runtime.software.between import Patience, between
 from edge.transport.frames import Message
 from edge.transport.pipe import PipeChannel
+from tests.support.wait import wait_until
 
 SOON = Patience(silence_s=60.0, rest_s=0.3, alone_s={"switch": 30.0})
 HEAD = """
@@ -114,6 +117,27 @@ def test_an_agent_that_switches_goes_on_without_its_client():
     talk.channel.close()
 
     assert (talk.owed(), talk.status) == ("plan", 0)
+
+
+def test_an_agent_that_hangs_does_not_outlive_who_is_killed_between(tmp_path):
+    agent = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    text = "import os, sys; from edge.runtime.software.between import *; "
+    text += "between([sys.executable, '-c', sys.argv[1]], os.environ, client=(0, 1), "
+    text += "patience=Patience(silence_s=600, rest_s=600, alone_s={}))"
+    process = subprocess.Popen([sys.executable, "-c", text, agent], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), what="the agent is there")
+    pid = int((tmp_path / "pid").read_text())
+    process.kill()
+    process.communicate()
+
+    wait_until(lambda: not is_there(pid), what="it is gone")
+
+
+def is_there(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
 
 
 def test_an_agent_that_ends_its_side_and_stays_is_ended():

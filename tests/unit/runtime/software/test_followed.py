@@ -123,6 +123,18 @@ def test_a_release_that_a_stranger_has_signed_brings_nobody(device):
     assert followed(device) is None
 
 
+class Ended:
+    """How an agent has ended, as who stands between tells it."""
+
+    def __init__(self, status=0, owed=None, *, is_taken=False, does=lambda: None):
+        self.status, self.is_taken, self.does = status, is_taken, does
+        self._owed = owed
+
+    def owed(self, status):
+        assert status == self.status
+        return self._owed
+
+
 @pytest.fixture
 def answered(monkeypatch):
     """Return who was run instead of this process, and has it end as told."""
@@ -130,11 +142,11 @@ def answered(monkeypatch):
 
     def run(command, environment, *, client, patience):
         ran.append((command[-1], patience))
-        end = ends.pop(0) if ends else (0, None)
+        end = ends.pop(0) if ends else Ended()
         if isinstance(end, Exception):
             raise end
-        status, owed = end
-        return status, type("A", (), {"owed": staticmethod(lambda _status: owed)})
+        end.does()
+        return end.status, end
 
     monkeypatch.setattr(answering, "between", run)
     monkeypatch.delenv("SSH_ORIGINAL_COMMAND", raising=False)
@@ -150,7 +162,9 @@ def test_turns_go_on_while_all_is_well(device, answered):
 
 
 @pytest.mark.parametrize(
-    ("end", "status"), [((0, "any"), 0), ((3, "any"), 3), ((-9, "any"), 137)], ids=["cut", "error", "killed"]
+    ("end", "status"),
+    [(Ended(0, "any"), 0), (Ended(3, "any"), 3), (Ended(-9, "any"), 137)],
+    ids=["cut", "error", "killed"],
 )
 def test_what_does_not_end_well_has_every_second_turn_at_most(device, answered, end, status):
     answered[1].extend([end] * 3)
@@ -159,15 +173,25 @@ def test_what_does_not_end_well_has_every_second_turn_at_most(device, answered, 
 
 
 def test_what_was_owed_is_asked_of_what_is_installed_first(device, answered):
-    answered[1].append((0, "plan"))
+    answered[1].append(Ended(0, "plan"))
     assert [agent(device) for _ in range(5)] == [None, 0, None, None, None]
     agent_turns(device.layout).asked("plan")
 
     assert agent(device) == 0
 
 
+def test_an_agent_that_says_it_has_switched_and_has_not_owes_a_push(device, answered):
+    answered[1].append(Ended(is_taken=True))
+    assert [agent(device), agent(device)] == [None, 0]
+    assert agent_turns(device.layout).owed == "plan"
+    agent_turns(device.layout).asked("plan")
+
+    answered[1].append(Ended(is_taken=True, does=lambda: device.write_state(replace(device.state(), boots=1))))
+    assert [agent(device), agent(device)] == [0, 0]
+
+
 def test_a_fault_of_who_stands_between_costs_a_turn_and_no_more(device, answered):
-    answered[1].extend([OSError("no process"), (0, None)])
+    answered[1].extend([OSError("no process"), Ended()])
     assert agent(device) is None
     with pytest.raises(OSError, match="no process"):
         agent(device)

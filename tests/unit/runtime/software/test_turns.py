@@ -43,6 +43,17 @@ def test_what_is_owed_is_paid_by_being_asked_that_and_by_nothing_else(path):
     assert (turns.owed, turns.take()) == (None, 1)
 
 
+def test_what_is_owed_and_never_asked_is_let_go_after_eight_turns(path):
+    turns = Turns(path)
+    turns.owe("plan")
+    taken = []
+    for _ in range(8):
+        turns.begun()
+        taken.append(turns.take())
+
+    assert taken == [None] * 7 + [1]
+
+
 @pytest.mark.parametrize("what", [ANY, "", "PLAN", "p" * 41, "plän", "a b", "\n"])
 def test_what_is_no_word_is_paid_by_any_turn_of_provisions(path, what):
     turns = Turns(path)
@@ -65,7 +76,9 @@ def test_some_turns_are_counted_down_to_one_of_provisions(path):
     assert taken == [2, 1]
 
 
-@pytest.mark.parametrize("content", [b"", b"left 0", b"left -1", b"left 1\n", b"left 99999", b"\xff", b"l" * 5000])
+@pytest.mark.parametrize(
+    "content", [b"", b"left 0", b"owed 3", b"owed 0 plan", b"left -1", b"left 1\n", b"left 99999", b"\xff", b"l" * 5000]
+)
 def test_a_note_that_cannot_be_read_gives_no_turn_and_the_next_is_noted_over_it(path, content):
     path.parent.mkdir()
     path.write_bytes(content)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 from edge.device.device import Device
 from edge.runtime.agent.session import Session
 from edge.runtime.software.answering import agent_turns
-from edge.runtime.software.choice import INSTALLED
 from edge.runtime.software.followed import followed
-from edge.runtime.software.running import running
+from edge.runtime.software.running import installed_version, running
 from edge.version import __version__
 from edge.wire.ending import Nothing
 from edge.wire.software import AgentReport, TurnAnswer
@@ -26,7 +23,7 @@ def answering(device: Device) -> AgentReport:
     return AgentReport(
         version=__version__,
         software=None if name is None else (name if origin is None else origin.key)[:_SHOWN],
-        installed=__version__ if name is None else os.environ.get(INSTALLED),
+        installed=installed_version(),
         owed=agent_turns(device.layout).owed,
     )
 

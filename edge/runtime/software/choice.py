@@ -12,20 +12,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge.runtime.software.running import FLAGS, running
+from edge.runtime.software.running import FLAGS, INSTALLED, running
 from edge.version import __version__
 
 if TYPE_CHECKING:
     from edge.device.layout import Layout
     from edge.device.software import Installation
 
-__all__ = ["HANDED", "INSTALLED", "environment_of", "hand_over", "program_for", "program_of", "value_of"]
+__all__ = ["HANDED", "environment_of", "hand_over", "program_for", "program_of", "value_of"]
 
 HANDED = "EDGE_SOFTWARE"
 """Set for whoever was handed over to: software that has lost a part of itself does not ask for itself again."""
-
-INSTALLED = "EDGE_INSTALLED"
-"""Set for whoever was handed over to: the version of what provision installed."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 

@@ -100,8 +100,10 @@ def test_a_later_agent_that_a_release_has_brought_answers_the_next_push(field):
 
     assert status["agent"]["version"] == NEW
     assert (status["agent"]["installed"], status["agent"]["owed"]) == (OLD, None)
-    outcome = field.push(field.bundle())
+    outcome = field.push(field.bundle(software=False))
     assert outcome.result == "committed", outcome
+    (words,) = {event.hint for event in field.device.events if event.hint and "will be run by" in event.hint}
+    assert f"it will be run by what provision has installed ({OLD}); what serves is run by software" in words
     assert field.status(installed_only=True)["agent"] == {
         "version": OLD,
         "software": None,

@@ -33,6 +33,16 @@ AGENTS = {
         b"            while not talk.is_gone:\n",
         b"            raise SystemExit(3)\n            while True:\n",
     ),
+    "refuses-every-hello": (
+        "serve.py",
+        b"        talk.meet(talk.next_request())\n",
+        b"        talk.next_request()\n        raise DeployError('transfer.version', 'who are you')\n",
+    ),
+    "leaves-after-an-answer": (
+        "serve.py",
+        b"                _answer(session, request)\n",
+        b"                _answer(session, request)\n                break\n",
+    ),
     "hangs": (
         "serve.py",
         b"            while not talk.is_gone:\n",

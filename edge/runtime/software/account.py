@@ -70,12 +70,13 @@ class FrameTap:
 class Account:
     """What was asked in a conversation, and how it was answered; both sides are heard, and none is believed.
 
-    Well ends: each request was answered `ok`, whoever offered a release had it switched to, and the agent ended by
-    itself, without an error, after its client.
+    Well ends: something was asked, and all of it answered `ok`; whoever offered a release had it switched to; the
+    client was the first to leave, and the agent ended after it by itself, without an error.
     """
 
     def __init__(self) -> None:
-        self._is_greeted = self._is_offered = self._is_taken = False
+        self.is_left = False  # by the client, before the agent has ended
+        self._is_answered = self._is_offered = self._is_taken = False
         self._asked: Message | None = None
         self._last: str | None = None
         self._failed: str | None = None
@@ -89,15 +90,18 @@ class Account:
 
     def answered(self, message: Message) -> None:
         """Take what the agent says."""
-        self._is_greeted |= message.verb == "hello"
         asked = self._asked
-        if asked is None or message.verb not in ("ok", "err") or message.values.get("id") != asked.values.get("id"):
-            return
-        self._asked = None
-        if message.verb == "err" and asked.verb not in _OF_OTHERS:
-            self._failed = self._failed or asked.verb
-        elif _takes(asked.verb, asked.values):
-            self._is_taken = True
+        if asked is None or message.values.get("id") != asked.values.get("id"):
+            if message.verb == "err":
+                self._failed = self._failed or ANY
+        elif message.verb == "err":
+            self._asked = None
+            if asked.verb not in _OF_OTHERS:
+                self._failed = self._failed or asked.verb
+        elif message.verb == "ok":
+            self._asked = None
+            self._is_answered = True
+            self._is_taken |= _takes(asked.verb, asked.values)
 
     @property
     def is_taken(self) -> bool:
@@ -115,10 +119,8 @@ class Account:
 
     def owed(self, status: int) -> str | None:
         """Return what was not done well, `status` being how the agent ended; None: all was."""
-        if not self._is_greeted:
-            return ANY
         failed = self._failed or (None if self._asked is None else self._asked.verb)
-        if failed is None and status != 0:
+        if failed is None and (status != 0 or not self.is_left or not self._is_answered):
             failed = self._last or ANY
         if failed is None and self._is_offered and not self._is_taken:
             failed = PLAN

@@ -116,6 +116,7 @@ def between(
         back = _Flow(child.stdout.fileno(), client[1], account.answered)
         try:
             _converse(there, back, patience)
+            account.is_left = there.is_over
             child.stdin.close()
             deadline = Deadline.after(patience.left_s(account))
             _hear_out(back, deadline)

@@ -58,8 +58,8 @@ class Turns:
     def begun(self) -> None:
         """Note that a turn of provision's begins; what was brought has the next one, unless something is owed.
 
-        After eight turns of provision's in which nobody asked for that, nothing is: the one who does may be one whom
-        only what was brought understands.
+        After eight in a row in which nobody asked for anything, nothing is owed: it may be somebody whom only what was
+        brought understands.
         """
         kind, count, what = self._noted()
         if kind == "owed" and count > 1:
@@ -69,8 +69,11 @@ class Turns:
 
     def asked(self, what: str) -> None:
         """Note that provision's is asked something; if that was owed, it no longer is."""
-        if self.owed == what:
+        _, count, owed = self._noted()
+        if owed == what:
             self.give()
+        elif owed is not None and count < _MOST_OWED:
+            self.owe(owed)
 
     @property
     def owed(self) -> str | None:

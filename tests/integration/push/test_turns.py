@@ -55,9 +55,10 @@ class Field:
         return bundle
 
     def version(self, **how):
-        """Return the version of the agent that greets; nothing is asked of it."""
+        """Return the version of the agent that answers."""
         with RawClient(self.connect(**how)) as client:
             said = client.hello["software"]
+            client.ask("facts", {})
         self.settled()
         return said
 
@@ -162,6 +163,7 @@ def test_what_is_installed_answers_who_asks_for_it_and_nothing_else_that_is_said
         SshChannel(field.sshd.address(), remote=("edge-runtime agent --root /tmp --installed", "x"))
     ) as client:
         assert client.hello["software"] == NEW
+        client.ask("facts", {})
 
 
 def test_what_is_installed_answers_while_a_release_is_on_trial(field):

@@ -9,12 +9,12 @@ from edge.transport.frames import Blob, Message, encode
 HELLO, OK, ERR = "hello", "ok", "err"
 
 
-def account(*requests, hello=True):
+def account(*requests, is_left=True):
     """Return the account of a conversation: of each request its verb, its answer, and what it asked."""
     told = Account()
-    if hello:
-        told.answered(Message(HELLO, {}))
-        told.heard(Message(HELLO, {}))
+    told.is_left = is_left
+    told.answered(Message(HELLO, {}))
+    told.heard(Message(HELLO, {}))
     for number, (verb, answer, *values) in enumerate(requests, start=1):
         told.heard(Message(verb, {"id": number, **(values[0] if values else {})}))
         if answer is not None:
@@ -29,7 +29,6 @@ PUSH = [(verb, OK) for verb in ("plan", "lock", "plan", "put-manifest", "have", 
 @pytest.mark.parametrize(
     "requests",
     [
-        [],
         [("status", OK)],
         [*PUSH, ("status", OK), ("lock", OK), ("gc", OK)],
         [("plan", OK), ("build", OK, {"detach": True})],
@@ -62,8 +61,21 @@ def test_what_is_not_is_owed_and_all_of_a_push_by_its_first_question(requests, o
     assert account(*requests).owed(0) == owed
 
 
-def test_who_does_not_greet_owes_anything():
-    assert account(hello=False).owed(0) == ANY
+def test_where_nothing_was_asked_anything_is_owed():
+    assert account().owed(0) == ANY
+    assert account(("ping", None)).owed(0) == ANY
+    assert Account().owed(0) == ANY
+
+
+def test_an_agent_that_leaves_before_its_client_has_not_done_well():
+    assert account(("status", OK), is_left=False).owed(0) == "status"
+
+
+def test_an_agent_that_refuses_whoever_says_hello_owes_anything():
+    told = account()
+    told.answered(Message(ERR, {"id": 0}))
+
+    assert told.owed(0) == ANY
 
 
 @pytest.mark.parametrize(("requests", "owed"), [([], ANY), ([("status", OK)], "status"), (PUSH, "plan")])

@@ -43,7 +43,17 @@ def test_what_is_owed_is_paid_by_being_asked_that_and_by_nothing_else(path):
     assert (turns.owed, turns.take()) == (None, 1)
 
 
-def test_what_is_owed_and_never_asked_is_let_go_after_eight_turns(path):
+def test_however_much_else_is_asked_what_is_owed_stays_owed(path):
+    turns = Turns(path)
+    turns.owe("plan")
+    for _ in range(50):
+        turns.begun()
+        turns.asked("status")
+
+    assert (turns.take(), turns.owed) == (None, "plan")
+
+
+def test_what_is_owed_is_let_go_after_eight_turns_in_which_nobody_asked_for_anything(path):
     turns = Turns(path)
     turns.owe("plan")
     taken = []

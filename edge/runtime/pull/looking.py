@@ -53,7 +53,7 @@ def look_in_turn(arguments: Sequence[str]) -> int | None:
         layout.pull_by.unlink(missing_ok=True)  # of a look that was killed; who answers now is what is installed
         is_told_apart = (entry.state_folder(layout.root) / OWN_RECORD).is_file()
         left = turns.take() if is_told_apart else None
-        program = None if left is None else _program(device)
+        program = None if left is None or not device.software.names() else _program(device)
     except Exception as error:  # the border: whatever is wrong with it, what is installed looks
         sys.stderr.write(f"software of the release cannot look: {type(error).__name__}: {error}\n")
         left = program = None
@@ -93,7 +93,8 @@ def _told(path: Path, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _record(layout: Layout) -> bytes | None:

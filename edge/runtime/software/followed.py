@@ -9,7 +9,7 @@ from edge.device.lock import PushLock
 from edge.device.software import Installation
 from edge.device.state import Phase
 from edge.errors import DeployError
-from edge.runtime.software.binding import installation_of
+from edge.runtime.software.binding import brought_by, installation_of
 from edge.runtime.trial.trust import require_trusted
 
 __all__ = ["followed"]
@@ -33,6 +33,8 @@ def _followed(device: Device, may_be_busy: bool) -> Installation | None:
     if files.length(device.layout.state) is None:
         return None  # what serves without one was not proven here
     if release is None or state.phase is not Phase.IDLE or release in read_bad(device.layout, files):
+        return None
+    if brought_by(device, release) is None:
         return None
     if not may_be_busy and PushLock(device.layout).holder() is not None:
         return None

@@ -25,6 +25,7 @@ class Looks:
         self.root, self.ends, self.count = root, [], 0
         self.state = root / "var/lib/edge-pull"
         self.state.mkdir(parents=True)
+        (root / "var/lib/edge-software" / NAME).mkdir(parents=True)
         monkeypatch.delenv("STATE_DIRECTORY", raising=False)
         monkeypatch.setattr(looking, "_program", lambda device: f"/var/lib/edge-software/{NAME}/edge-runtime")
         monkeypatch.setattr(looking, "_run", self.run)
@@ -80,6 +81,14 @@ def test_the_first_look_after_a_boot_is_provisions(looks):
     (looks.root / "run/edge-pull/turn").unlink()
 
     assert [looks.look(), looks.look()] == [None, 0]
+
+
+def test_where_no_release_has_brought_anything_no_agent_is_asked(looks, monkeypatch):
+    looks.look()
+    (looks.root / "var/lib/edge-software" / NAME).rmdir()
+    monkeypatch.setattr(looking, "_program", lambda device: 1 / 0)
+
+    assert [looks.look(), looks.look()] == [None, None]
 
 
 def test_nobody_else_looks_before_what_is_installed_has_a_record_of_its_own(looks):

@@ -168,7 +168,7 @@ def test_a_push_and_a_pull_have_one_history(fetching, shop):
 def test_what_a_release_has_brought_looks_next_and_one_that_cannot_look_costs_a_look(fetching, shop):
     own = "cmp -s /var/lib/edge-pull/pull.json /var/lib/edge-pull/installed.json"
     later, silent = (
-        shop.signer.variant(of, software=software_files(own_with(changes)), health=SHORT)
+        shop.signer.variant(of, software=software_files(own_with(changes)))
         for of, changes in ((shop.second, NEXT), (shop.first, later_pull("raises")))
     )
     fetching.publish(later)
@@ -181,7 +181,7 @@ def test_what_a_release_has_brought_looks_next_and_one_that_cannot_look_costs_a_
 
     assert fetching.site.current() == silent.manifest.release, fetching.said()
     assert fetching.device.run(own, check=False).returncode == 1  # it was not what is installed that has looked
-    last = shop.signer.variant(shop.second, health=SHORT)
+    last = shop.signer.variant(shop.second)
     fetching.publish(last)
     fetching.device.run(f"systemctl start {PULL}", check=False, timeout_s=600)
     assert "internal error: OSError: broken" in fetching.said()

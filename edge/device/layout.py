@@ -135,6 +135,21 @@ class Layout:
         return self.root / "run/edge-build/progress.json"
 
     @property
+    def agent_turn(self) -> Path:
+        """Whose turn it is to answer, see `edge.runtime.software.turns`."""
+        return self.run / "agent-turn"
+
+    @property
+    def pull_turn(self) -> Path:
+        """Whose turn it is to look at the registry; edge-pull's own, gone after a reboot."""
+        return self.root / "run/edge-pull/turn"
+
+    @property
+    def pull_by(self) -> Path:
+        """The software that is looking at the registry, if it is not what provision installed."""
+        return self.root / "run/edge-pull/by"
+
+    @property
     def push_lock(self) -> Path:
         """Held by one push for its whole length."""
         return self.run / "lock"

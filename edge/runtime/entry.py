@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from edge.errors import EdgeError
 from edge.stdout import write_stdout
+from edge.transport.ssh import ASK_INSTALLED
 
 if TYPE_CHECKING:
     from edge.device.device import Device
@@ -56,6 +57,7 @@ def main(command: str, arguments: Sequence[str]) -> int:
 def _agent(arguments: Sequence[str]) -> int:
     parser = _parser("agent", _AGENT, "  edge-runtime agent")
     parser.add_argument("--for-pull", action="store_true", help="answer what a pull asks for, and refuse all else")
+    parser.add_argument(ASK_INSTALLED, action="store_true", help="be what provision installed, whatever serves")
     options = parser.parse_args(arguments)
     from edge.runtime.agent.entry import main as agent
 

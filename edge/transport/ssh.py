@@ -8,9 +8,11 @@ from edge.errors import DeployError
 from edge.transport.child import ChildChannel
 from edge.transport.ssh_command import SshAddress, ssh_command
 
-__all__ = ["AGENT", "SshChannel"]
+__all__ = ["AGENT", "ASK_INSTALLED", "SshChannel"]
 
 AGENT = ("edge-runtime", "agent")
+ASK_INSTALLED = "--installed"
+"""Of an agent: that which provision installed, whatever the release that serves has brought."""
 _SSH_FAILED = 255
 _NO_SUCH_COMMAND = 127
 

@@ -13,7 +13,7 @@ __all__ = ["PROTOCOL", "PROVISION", "REVISION", "UPDATE", "Peer"]
 PROTOCOL = 1
 """Peers of different numbers do not understand each other."""
 
-REVISION = 2
+REVISION = 3
 """What fields there are; 0 is the first one, which did not say so. Add one with each release that adds fields."""
 
 PROVISION = "run: edge-deploy provision, with the same edge-deploy that pushes"

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from edge.wire.codec import Most, since, spelled
 from edge.wire.ending import Problem
+from edge.wire.software import AgentReport
 
 __all__ = [
     "BadReport",
@@ -192,6 +193,7 @@ class StatusAnswer:
     unit: UnitReport | Problem
     lock: HolderReport | None
     takes: TakesReport | Problem | None = since(1)
+    agent: AgentReport | None = since(3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from edge.wire.facts import FactsAnswer
 from edge.wire.look import LookAnswer, LookRequest
 from edge.wire.offering import OfferRequest, PlanAnswer, PutManifestAnswer
 from edge.wire.reset import ResetAnswer, ResetRequest
+from edge.wire.software import TurnAnswer
 from edge.wire.status import LogsAnswer, LogsRequest, StatusAnswer
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "STAGE",
     "STATUS",
     "SWITCH",
+    "TURN",
     "VERBS",
     "Verb",
 ]
@@ -68,13 +70,14 @@ LOGS = Verb("logs", LogsRequest, LogsAnswer)
 LOOK = Verb("look", LookRequest, LookAnswer)
 FACTS = Verb("facts", Nothing, FactsAnswer)
 PING = Verb("ping", Nothing, Nothing)
+TURN = Verb("turn", Nothing, TurnAnswer)
 
 VERBS: Mapping[str, Verb[Any, Any]] = MappingProxyType(
     {
         verb.name: verb
         for verb in (
             *(PLAN, LOCK, PUT_MANIFEST, HAVE, BLOB, STAGE, BUILD, SWITCH),
-            *(STATUS, CONFIRM, ROLLBACK, RESET, GC, LOGS, LOOK, FACTS, PING),
+            *(STATUS, CONFIRM, ROLLBACK, RESET, GC, LOGS, LOOK, FACTS, PING, TURN),
         )
     }
 )

@@ -13,8 +13,10 @@ from tests.lab.network import ip
 from tests.lab.provisioning import provision
 from tests.lab.site import Site, open_site
 from tests.lab.test_push_bad_releases import SHORT, without_secret
+from tests.support.broken_software import NEXT, later_pull
 from tests.support.registry import LOGIN, Registry
 from tests.support.wait import wait_until
+from tests.support.wheels import own_with, software_files
 
 PULL = "edge-pull.service"
 
@@ -161,6 +163,31 @@ def test_a_push_and_a_pull_have_one_history(fetching, shop):
 
     assert (pushed.code, pushed.result["event"]) == (0, "committed"), pushed.told
     assert fetching.site.current() == newer.manifest.release
+
+
+def test_what_a_release_has_brought_looks_next_and_one_that_cannot_look_costs_a_look(fetching, shop):
+    own = "cmp -s /var/lib/edge-pull/pull.json /var/lib/edge-pull/installed.json"
+    later, silent = (
+        shop.signer.variant(of, software=software_files(own_with(changes)))
+        for of, changes in ((shop.second, NEXT), (shop.first, later_pull("raises")))
+    )
+    fetching.publish(later)
+    fetching.look()
+    assert fetching.site.current() == later.manifest.release, fetching.said()
+    assert fetching.device.run(own, check=False).returncode == 0
+    fetching.publish(silent)
+
+    fetching.look()
+
+    assert fetching.site.current() == silent.manifest.release, fetching.said()
+    assert fetching.device.run(own, check=False).returncode == 1  # it was not what is installed that has looked
+    last = shop.signer.variant(shop.second)
+    fetching.publish(last)
+    fetching.device.run(f"systemctl start {PULL}", check=False, timeout_s=600)
+    assert "internal error: OSError: broken" in fetching.said()
+    assert fetching.site.current() == silent.manifest.release
+    fetching.look()
+    assert fetching.site.current() == last.manifest.release, fetching.said()
 
 
 def test_undo_takes_the_units_and_users_of_the_pull_as_well(fetching):

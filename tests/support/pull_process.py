@@ -12,10 +12,10 @@ from edge.transport.local import LocalChannel
 AGENT = Path(__file__).with_name("agent_process.py")
 
 
-def _connector(root: Path):
+def _connector_of(root: Path):
     return lambda: LocalChannel([sys.executable, str(AGENT), str(root)])
 
 
 if __name__ == "__main__":
-    entry._connector = _connector
+    entry.connector_of = _connector_of
     sys.exit(main("pull", ["--root", *sys.argv[1:]]))

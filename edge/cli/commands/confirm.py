@@ -30,11 +30,12 @@ def confirm(words: tuple[str, ...], targets_path: Path | None, release: str | No
     from edge.cli.answers import show_answers
     from edge.cli.fleet import ask_targets, choose
     from edge.deploy.fleet.ask import Asked
+    from edge.deploy.fleet.over_ssh import connect_to_installed
     from edge.wire.release import ConfirmRequest
     from edge.wire.verbs import CONFIRM
 
     chosen = choose(words, targets_path)
-    asked = Asked(CONFIRM, ConfirmRequest(release=release))
+    asked = Asked(CONFIRM, ConfirmRequest(release=release), connect=connect_to_installed)
     result = ask_targets(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
     show_answers(
         result, asked.answers, as_json=as_json, lines_of=lambda answer: [f"release {answer.release} is confirmed"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edge.cli.agent_option import agent_option
 from edge.cli.fleet import max_parallel_option, targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS, golden_limit_option
@@ -65,6 +66,7 @@ Examples:
 )
 @golden_limit_option
 @software_options
+@agent_option
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON Lines.")
 @verbosity_option
 def push(
@@ -85,6 +87,7 @@ def push(
     golden_limits: GoldenLimits | None,
     has_software: bool,
     libraries: Environment | None,
+    agent: str,
     as_json: bool,
 ) -> int:
     """Bring a release onto devices: sent, built and proven there, switched, judged, and undone if it is bad.
@@ -95,7 +98,7 @@ def push(
     from edge.cli.bundles import bundle_of
     from edge.cli.fleet import Rollout, choose, drive
     from edge.delivery.options import DeliveryOptions
-    from edge.deploy.fleet.over_ssh import push_over_ssh
+    from edge.deploy.fleet.over_ssh import connector, push_over_ssh
 
     if detach and confirm:
         raise click.UsageError("--detach leaves before there is anything to confirm; leave one of them out")
@@ -115,7 +118,7 @@ def push(
     manifest = bundle.manifest
     result = drive(
         chosen.targets,
-        push_over_ssh(bundle, options),
+        push_over_ssh(bundle, options, connect=connector(agent)),
         order=chosen.order(in_waves=not is_plan and len(chosen.targets) > 1, max_parallel=max_parallel),
         is_json=as_json,
         rollout=None if is_plan else Rollout(release=manifest.release, channel=manifest.channel, is_resumed=resume),

@@ -68,7 +68,7 @@ def reset(
 
     from edge.cli.fleet import choose
     from edge.delivery.options import DeliveryOptions
-    from edge.deploy.fleet.over_ssh import connect_to
+    from edge.deploy.fleet.over_ssh import connect_to_installed
     from edge.deploy.packing.keys import find_key
     from edge.deploy.push.reset import apply_reset, counters_at, make_reset, read_reset, write_reset
 
@@ -83,7 +83,7 @@ def reset(
         order = read_reset(given)
     else:
         order = make_reset(
-            counters_at(lambda: connect_to(one)),
+            counters_at(lambda: connect_to_installed(one)),
             one.name,
             key=find_key(key),
             now=datetime.now(timezone.utc),
@@ -94,7 +94,7 @@ def reset(
         write_reset(order, out)
         _tell({"reset": str(out), "target": one.name}, as_json=as_json)
         return
-    answer = apply_reset(lambda: connect_to(one), order, who=DeliveryOptions().who)
+    answer = apply_reset(lambda: connect_to_installed(one), order, who=DeliveryOptions().who)
     _tell({"target": one.name, "sequences": dict(answer.sequences), "signer": answer.signer}, as_json=as_json)
 
 

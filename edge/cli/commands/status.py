@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edge.cli.agent_option import agent_option
 from edge.cli.fleet import targets_argument, targets_option
 from edge.cli.lazy import verbosity_option
 from edge.cli.paths import Command
 
 if TYPE_CHECKING:
     from edge.deploy.fleet.status import DeviceState
+    from edge.wire.software import AgentReport
     from edge.wire.status import HealthReport, KeptReport, StatusAnswer
 
 __all__ = ["status"]
@@ -30,9 +32,10 @@ Examples:
 @targets_argument
 @targets_option
 @click.option("--table", "as_table", is_flag=True, help="One row for each device.")
+@agent_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @verbosity_option
-def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, as_json: bool) -> int:
+def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, agent: str, as_json: bool) -> int:
     """Show what devices run and take: release, signer, phase, whether something is wrong with the device (`degraded`)
     and what, streams, how the last switch ended, what is kept to go back to, channels, counters, the age of the
     revocation list, and when this machine last heard of each device.
@@ -40,11 +43,12 @@ def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, as
     from edge.cli.answers import show_answers
     from edge.cli.fleet import ask_targets, choose
     from edge.cli.status_table import show_table
+    from edge.deploy.fleet.over_ssh import connector
     from edge.deploy.fleet.seen import last_seen, note_seen
     from edge.deploy.fleet.status import AskedStatus
 
     chosen = choose(words, targets_path)
-    asked = AskedStatus()
+    asked = AskedStatus(connect=connector(agent))
     result = ask_targets(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
     note_seen(chosen.targets, result.outcomes)
     seen = {target.name: last_seen(target) for target in chosen.targets}
@@ -59,6 +63,7 @@ def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, as
 def _lines(told: tuple[StatusAnswer, DeviceState | None]) -> Iterator[str]:
     answer, device_state = told
     yield from _state(answer)
+    yield from _agent(answer.agent)
     yield from _takes(answer)
     if device_state is not None:
         yield f"device    {device_state.state}" + (f": {device_state.reason}" if device_state.reason else "")
@@ -101,6 +106,17 @@ def _current(kept: KeptReport) -> Iterator[str]:
         yield f"software  {kept.software}"
     if kept.engine:
         yield f"engine    {kept.engine}"
+
+
+def _agent(agent: AgentReport | None) -> Iterator[str]:
+    """Who answers; an agent of an earlier version does not say."""
+    if agent is None:
+        return
+    brought = (
+        f" ({agent.software}), beside {agent.installed or 'what is'} installed" if agent.software else ", as installed"
+    )
+    owed = f"; what the release brought has failed at {agent.owed!r}, so this one goes first" if agent.owed else ""
+    yield f"agent     {agent.version}{brought}{owed}"
 
 
 def _takes(answer: StatusAnswer) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from edge.config.targets import Target
 from edge.delivery.deliver import deliver
@@ -14,10 +15,18 @@ from edge.deploy.fleet.push_one import PushOne
 from edge.deploy.push.bound import BoundOfDevices
 from edge.deploy.push.rollback import roll_back_target
 from edge.transport.channel import Channel
-from edge.transport.ssh import SshChannel
+from edge.transport.ssh import AGENT, ASK_INSTALLED, SshChannel
 from edge.transport.ssh_command import SshAddress
 
-__all__ = ["LOGIN", "address_of", "connect_to", "push_over_ssh", "roll_back_over_ssh"]
+__all__ = [
+    "LOGIN",
+    "address_of",
+    "connect_to",
+    "connect_to_installed",
+    "connector",
+    "push_over_ssh",
+    "roll_back_over_ssh",
+]
 
 LOGIN = "edge-deploy"
 """Whom `provision` makes on a device for pushes, and for nothing else."""
@@ -39,14 +48,26 @@ def connect_to(target: Target) -> Channel:
     return SshChannel(address_of(target))
 
 
-def push_over_ssh(bundle: Deliverable, options: DeliveryOptions) -> PushOne:
+def connect_to_installed(target: Target) -> Channel:
+    """Open a connection to the agent that provision installed on a target, whatever a release has brought there."""
+    return SshChannel(address_of(target), remote=(*AGENT, ASK_INSTALLED))
+
+
+def connector(agent: str) -> Callable[[Target], Channel]:
+    """Return what connects to the `installed` agent of a target, or to `any`: the one whose turn it is."""
+    return connect_to_installed if agent == "installed" else connect_to
+
+
+def push_over_ssh(
+    bundle: Deliverable, options: DeliveryOptions, *, connect: Callable[[Target], Channel] = connect_to
+) -> PushOne:
     """Return what pushes `bundle` to the target that it is given."""
     judge = BoundOfDevices(bundle)
 
     def push_one(target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
         return deliver(
             bundle,
-            lambda: connect_to(target),
+            lambda: connect(target),
             target=target.name,
             options=options,
             on_event=on_event,
@@ -58,11 +79,19 @@ def push_over_ssh(bundle: Deliverable, options: DeliveryOptions) -> PushOne:
 
 
 def roll_back_over_ssh(to: str | None, options: DeliveryOptions) -> PushOne:
-    """Return what takes the target that it is given back, to the release before or to the kept release `to`."""
+    """Return what takes the target that it is given back, to the release before or to the kept release `to`.
+
+    It may be the agent of the release that serves which is wrong with it, so that one is not asked.
+    """
 
     def roll_back_one(target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
         return roll_back_target(
-            lambda: connect_to(target), target=target.name, to=to, options=options, on_event=on_event, stop=stop
+            lambda: connect_to_installed(target),
+            target=target.name,
+            to=to,
+            options=options,
+            on_event=on_event,
+            stop=stop,
         )
 
     return roll_back_one

@@ -123,7 +123,7 @@ def _outcome(target: Target, done: Provisioned, *, seconds: float) -> Outcome:
         result="unchanged" if not done.changes else "planned" if is_planned else "changed",
         exit_code=PLANNED if is_planned else DONE,
         problem=f"{count} change{'' if count == 1 else 's'}" if count else "nothing to change",
-        evidence={"changes": list(done.changes)},
+        evidence={"changes": list(done.changes), "told": list(done.told)},
         bytes_sent=done.bytes_sent,
         seconds=seconds,
     )

@@ -43,12 +43,16 @@ _CHANGE = 64 * 1024  # a file that is shown line by line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsAnswer:
-    """What `edge.deploy.provision.remote` says: what it changed or would, what is in its way, why it failed."""
+    """What `edge.deploy.provision.remote` says: what it changed or would, what is in its way, why it failed.
+
+    `told` is what a person has to know of how the device stands now.
+    """
 
     changes: tuple[Annotated[str, Most(_CHANGE)], ...]
     conflicts: tuple[Annotated[str, Most(_CHANGE)], ...]
     failed: Annotated[str, Most(_CHANGE)] | None
     applied: bool
+    told: tuple[Annotated[str, Most(_CHANGE)], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

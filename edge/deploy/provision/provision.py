@@ -19,10 +19,13 @@ from edge.errors import DeployError
 from edge.transport.ssh_command import SshAddress
 from edge.untrusted import cleaned
 
-__all__ = ["PLAN", "Provisioned", "WheelSource", "provision", "undo_provision"]
+__all__ = ["BROUGHT", "PLAN", "Provisioned", "WheelSource", "provision", "undo_provision"]
 
 PLAN = "plan"
 """The phase whose notes are the changes."""
+
+BROUGHT = "software"
+"""The phase whose notes say what of the software that releases bring cannot run over what was installed."""
 
 _UNPACKED = 4  # wheels and what they unpack to, in lengths of the wheels
 _ROOM_BYTES = 256 * 1024**2
@@ -30,11 +33,12 @@ _ROOM_BYTES = 256 * 1024**2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provisioned:
-    """What was changed, or would be; `bytes_sent` of wheels."""
+    """What was changed, or would be; `bytes_sent` of wheels; `told`: what is not well now, and stops nothing."""
 
     changes: tuple[str, ...]
     is_applied: bool
     bytes_sent: int = 0
+    told: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +123,8 @@ def _apply(
     finally:
         if place is not None:
             shell.discard(place)
+    for words in done.told:
+        report.note(BROUGHT, words, code="build.software")
     return replace(done, is_applied=True, bytes_sent=sent)
 
 
@@ -133,7 +139,7 @@ def _ask(shell: AdminShell, request: dict[str, Any]) -> Provisioned:
         )
     if answer.failed:
         raise DeployError("device.provision", f"{shell.address.host}: {answer.failed}")
-    return Provisioned(changes=answer.changes, is_applied=answer.applied)
+    return Provisioned(changes=answer.changes, is_applied=answer.applied, told=answer.told)
 
 
 def _require_keys(wanted: Wanted, facts: ProvisionFacts, host: str) -> None:

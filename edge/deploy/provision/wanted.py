@@ -93,6 +93,12 @@ def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, *, folder: st
             "starts": list(_TO_PULL) if wanted.pull else [],
             "stops": [f"{name}.service" for name in _SERVICES],
         },
+        {
+            "kind": "Brought",
+            "path": "/var/lib/edge-software",
+            "over": f"/opt/{wheels.name}",
+            "current": "/var/lib/edge-deploy/current",
+        },
     ]
     return [{"id": f"{step['kind']} {step['path']}", **step} for step in made]
 
@@ -151,6 +157,7 @@ def _folders() -> Iterator[Step]:
     yield _folder("/etc/tmpfiles.d", mode=None)
     yield _file("/etc/tmpfiles.d/edge-deploy.conf", _shipped("tmpfiles.conf"))
     yield _folder("/run/edge-deploy", owner="edge-deploy", mode=0o700, is_volatile=True)
+    yield _folder("/run/edge-pull", owner="edge-pull", is_volatile=True)
 
 
 def _settings(wanted: Wanted) -> Iterator[Step]:

@@ -15,7 +15,7 @@ _OF_A_PULL = frozenset(
     verb.name
     for verb in (
         *(verbs.PLAN, verbs.LOCK, verbs.PUT_MANIFEST, verbs.HAVE, verbs.BLOB, verbs.STAGE, verbs.BUILD),
-        *(verbs.SWITCH, verbs.STATUS, verbs.GC, verbs.PING),
+        *(verbs.SWITCH, verbs.STATUS, verbs.GC, verbs.PING, verbs.TURN),
     )
 )
 

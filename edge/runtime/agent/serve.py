@@ -22,6 +22,7 @@ from edge.runtime.agent.receive import blob, have
 from edge.runtime.agent.release import build, stage, switch
 from edge.runtime.agent.reset import reset
 from edge.runtime.agent.session import Session, greeting, ping
+from edge.runtime.agent.turn import turn
 from edge.runtime.agent.watch import facts, logs, status
 from edge.transport.channel import Channel
 from edge.untrusted import cleaned
@@ -62,6 +63,7 @@ _ANSWERS: Mapping[str, Answer] = MappingProxyType(
             _by(verbs.LOOK, look),
             _by(verbs.FACTS, facts),
             _by(verbs.PING, ping),
+            _by(verbs.TURN, turn),
         )
     )
 )
@@ -77,17 +79,20 @@ def serve(
     origin: str,
     silence_s: float = SILENCE_S,
     is_for_pull: bool = False,
+    on_request: Callable[[str], None] = lambda verb: None,
 ) -> None:
     """Answer one client until it is gone or silent; the push lock is given back then, and the channel closed.
 
-    One that is `is_for_pull` is answered what a pull asks for, and refused all else.
+    One that is `is_for_pull` is answered what a pull asks for, and refused all else. `on_request` hears each verb.
     """
     talk = Conversation(channel, silence_s=silence_s)
     session = Session(talk, device, units, origin=origin, is_for_pull=is_for_pull)
     try:
         if _greet(talk, device):
             while not talk.is_gone:
-                _answer(session, talk.next_request())
+                request = talk.next_request()
+                on_request(request.verb)
+                _answer(session, request)
     except ConnectionEnded:
         pass  # an end of the client is the usual end of an agent
     finally:

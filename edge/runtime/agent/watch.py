@@ -21,6 +21,7 @@ from edge.reading import json_object
 from edge.runtime.agent.history import last_of
 from edge.runtime.agent.session import Session, facts_of
 from edge.runtime.agent.standing import signed_by, takes
+from edge.runtime.agent.turn import answering
 from edge.runtime.software.binding import brought_by, installation_of
 from edge.runtime.trial.soundness import why_better
 from edge.wire.codec import Misfit, decode
@@ -75,6 +76,7 @@ def status(session: Session, request: Nothing) -> StatusAnswer:
         unit=_or_problem(lambda: UnitReport(**asdict(session.units.state(RUNTIME_UNIT)))),
         lock=_told(HolderReport, PushLock(device.layout).holder()),
         takes=_or_problem(lambda: takes(device)),
+        agent=answering(device),
     )
 
 

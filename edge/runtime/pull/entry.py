@@ -17,20 +17,22 @@ from pathlib import Path
 from edge.delivery.event import NOTE, Event
 from edge.delivery.options import DeliveryOptions
 from edge.delivery.outcome import INTERRUPTED, Outcome
+from edge.device.layout import Layout
 from edge.errors import DeployError
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login, read_login
 from edge.registry.pull_settings import read_pull_settings
 from edge.runtime.pull.environment import read_environment
+from edge.runtime.pull.memory import Memory
 from edge.runtime.pull.pull import Pulled, pull
-from edge.runtime.pull.record import PullRecord, read_pull_record, write_record
+from edge.runtime.pull.record import PullRecord
 from edge.runtime.pull.user import become
 from edge.stdout import write_stdout
 from edge.transport.channel import Channel
 from edge.transport.local import LOCAL_AGENT, LocalChannel
 from edge.transport.socket import connect_socket
 
-__all__ = ["run_pull"]
+__all__ = ["connector_of", "run_pull", "state_folder"]
 
 _USER = "edge-pull"
 _SOCKET = Path("/run/edge-agent.sock")
@@ -45,7 +47,7 @@ def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_
         DeployError: `device.settings`, `request.registry`, `registry.login`, `registry.tls`, before anything is asked.
         OSError: if root cannot become edge-pull.
     """
-    etc, record = root / "etc/edge-deploy", _state_folder(root) / "pull.json"
+    etc = root / "etc/edge-deploy"
     reference = read_pull_settings(etc / "pull.toml").reference
     login = _login(etc)
     os.environ.update(read_environment(etc / "proxy.env"))  # as systemd does for the unit
@@ -55,7 +57,11 @@ def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_
     options = DeliveryOptions(
         is_plan=is_plan, retry_bad=retry_bad, lock_wait_s=_LOCK_WAIT_S, who=f"pull of {reference}"[:200]
     )
-    last = read_pull_record(record)
+    memory = Memory(state_folder(root))
+    if memory.is_installed:
+        with suppress(OSError):  # of a look that was killed: who answers this one is what is installed, too
+            Layout(root).pull_by.unlink(missing_ok=True)
+    last = memory.last
     client = RegistryClient(
         reference,
         login=login,
@@ -65,13 +71,14 @@ def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_
     pulled = _unless_stopped(
         lambda: pull(
             client,
-            _connector(root),
+            connector_of(root),
             last=last,
             options=options,
             on_event=_tell,
             stop=stop,
-            remember=lambda told: _remember(record, told),
+            remember=lambda told: _remember(memory, told),
             is_forced=is_forced,
+            is_hearsay=memory.is_hearsay,
         ),
         stop,
     )
@@ -79,7 +86,7 @@ def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
     if not is_plan:
-        _remember(record, pulled.record)
+        _remember(memory, pulled.record)
     return _told(pulled, as_json=as_json)
 
 
@@ -102,7 +109,8 @@ def _fulfil(future: Future[Pulled], work: Callable[[], Pulled]) -> None:
         future.set_exception(error)
 
 
-def _state_folder(root: Path) -> Path:
+def state_folder(root: Path) -> Path:
+    """Return where edge-pull keeps what it remembers."""
     return Path(os.environ.get("STATE_DIRECTORY", root / "var/lib/edge-pull"))
 
 
@@ -117,17 +125,19 @@ def _if_there(path: Path) -> Path | None:
     return path if path.exists() else None
 
 
-def _connector(root: Path) -> Callable[[], Channel]:
+def connector_of(root: Path) -> Callable[[], Channel]:
+    """Return what connects to the agent of a device."""
     if root == Path("/"):
         return lambda: connect_socket(_SOCKET)
     return lambda: LocalChannel([*LOCAL_AGENT, "--root", str(root)])
 
 
-def _remember(path: Path, record: PullRecord) -> None:
+def _remember(memory: Memory, record: PullRecord) -> None:
     try:
-        write_record(path, record)
+        memory.write(record)
     except DeployError as error:  # what serves does not rest on it
-        sys.stderr.write(f"WARNING {path} cannot be written ({error.problem}); the next pull asks for all again\n")
+        words = f"WARNING {memory.path} cannot be written ({error.problem}); the next pull asks for all again\n"
+        sys.stderr.write(words)
 
 
 def _tell(event: Event) -> None:

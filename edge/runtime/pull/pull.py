@@ -51,6 +51,7 @@ def pull(
     stop: threading.Event,
     remember: Callable[[PullRecord], None],
     is_forced: bool = False,
+    is_hearsay: bool = False,
 ) -> Pulled:
     """Bring what the tag of `client` names now to the agent that `connect` reaches; raises nothing.
 
@@ -60,12 +61,15 @@ def pull(
     What had its verdict here is not asked for again, so that a person who went back is not overruled: until the tag
     names something else, or nothing serves; then a release in whose trial power was lost is tried again, too. A
     registry that wants to be left alone is left alone, unless `is_forced`.
+
+    `is_hearsay`: `last` is what other software has written, which may be wrong. Of that only what the device confirms
+    counts: that it has left the release; neither what a digest holds nor how long to leave the registry alone.
     """
     reference = str(client.reference)
     left_s = 0.0 if last is None or is_forced else last.not_before_s - time.time()
-    if last is not None and last.reference == reference and 0 < left_s < _LONGEST_WAIT_S:
+    if last is not None and not is_hearsay and last.reference == reference and 0 < left_s < _LONGEST_WAIT_S:
         return Pulled(outcome=_nothing(last.release, reference), record=last, is_asked=False)
-    work = _Pull(client, connect, last, options, on_event, stop, remember)
+    work = _Pull(client, connect, last, options, on_event, stop, remember, is_hearsay)
     try:
         outcome = work.outcome()
         if stop.is_set() and (outcome.code or "").startswith("registry."):
@@ -87,7 +91,9 @@ class _Pull:
         on_event: OnEvent,
         stop: threading.Event,
         remember: Callable[[PullRecord], None],
+        is_hearsay: bool,
     ) -> None:
+        self._is_hearsay = is_hearsay
         self._client, self._connect, self.last = client, connect, last
         self._options, self._on_event, self._stop, self._remember = options, on_event, stop, remember
         self._reference = str(client.reference)
@@ -141,11 +147,12 @@ class _Pull:
         last = self.last
         if last is None or self._options.retry_bad:
             return False
-        if last.is_judged(self._reference, digest=digest, release=release):
+        knows = last.is_on_trial if not self._is_hearsay else last.is_settled
+        if not self._is_hearsay and last.is_judged(self._reference, digest=digest, release=release):
             if self._status().current is None:
                 return False
             self.judged = last.settled
-        elif release is not None and last.is_on_trial(self._reference, release=release):
+        elif release is not None and knows(self._reference, release=release):
             left = leaving_of(self._status(), release)
             if left is None:
                 return False

@@ -78,6 +78,10 @@ class PullRecord:
             return False
         return last.digest == digest if release is None else last.release == release
 
+    def is_settled(self, reference: str, *, release: str) -> bool:
+        """Return whether the release was brought here, whatever became of it."""
+        return self.reference == reference and self.settled is not None and self.settled.release == release
+
     def is_on_trial(self, reference: str, *, release: str) -> bool:
         """Return whether the release was put on trial here, and nobody has written down how that ended."""
         last = self.settled

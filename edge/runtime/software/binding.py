@@ -7,9 +7,8 @@ from edge.bundle.software import ReleaseSoftware, software_of
 from edge.device.device import Device
 from edge.device.software import Installation
 from edge.errors import DeployError
-from edge.runtime.software.running import installed, running
+from edge.runtime.software.running import installed, installed_version, running
 from edge.runtime.trial.intact import require_intact
-from edge.version import __version__
 
 __all__ = [
     "brought_by",
@@ -96,5 +95,6 @@ def told_of_change(device: Device, offered: Manifest) -> str | None:
 
 def _named(brought: ReleaseSoftware | None) -> str:
     if brought is None:
-        return f"what provision has installed ({__version__})"
+        version = installed_version()
+        return "what provision has installed" + (f" ({version})" if version else "")
     return f"software {brought.version} ({brought.key[:12]})"

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge.runtime.software.running import FLAGS, running
+from edge.runtime.software.running import FLAGS, INSTALLED, running
+from edge.version import __version__
 
 if TYPE_CHECKING:
     from edge.device.layout import Layout
     from edge.device.software import Installation
 
-__all__ = ["HANDED", "hand_over", "program_for"]
+__all__ = ["HANDED", "environment_of", "hand_over", "program_for", "program_of", "value_of"]
 
 HANDED = "EDGE_SOFTWARE"
 """Set for whoever was handed over to: software that has lost a part of itself does not ask for itself again."""
@@ -29,32 +30,58 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def hand_over(arguments: Sequence[str]) -> None:
     """Become the software that a command is for; return where that is this one, or where that one is not here.
 
-    `run` and `build` are the software of their release. Whoever takes a release, judges it, or goes back is what
-    provision installed. So is whatever root types: root runs nothing that another user has unpacked.
+    `run` and `build` are the software of their release; `agent` and `pull` take turns, and this process stays to see
+    how that of a release ends. Whoever judges or goes back is what provision installed. So is whatever root types: root
+    runs nothing that another user has unpacked.
     """
     if HANDED in os.environ or running() is not None:
         return
+    if (took := _taken_in_turn(arguments)) is not None:
+        sys.exit(took)
     program = program_for(arguments)
     if program is not None:
-        name = os.path.basename(os.path.dirname(program))
-        os.execve(sys.executable, [sys.executable, *FLAGS, program, *arguments], {**os.environ, HANDED: name})
+        os.execve(sys.executable, [sys.executable, *FLAGS, program, *arguments], environment_of(program))
+
+
+def environment_of(program: str) -> dict[str, str]:
+    """Return what whoever is handed over to finds in its environment."""
+    name = os.path.basename(os.path.dirname(program))
+    return {**os.environ, HANDED: name, INSTALLED: __version__}
+
+
+def _taken_in_turn(arguments: Sequence[str]) -> int | None:
+    """Return how that software has ended whose turn it was; None: it is this one's, or of no command with turns."""
+    command = _command(arguments)
+    if command == "agent":
+        from edge.runtime.software.answering import answer_in_turn
+
+        return answer_in_turn(arguments)
+    if command == "pull":
+        from edge.runtime.pull.looking import look_in_turn
+
+        return look_in_turn(arguments)
+    return None
 
 
 def program_for(arguments: Sequence[str]) -> str | None:
     """Return what Python is to run for a command line; None: what is installed."""
-    command = next((word for word in arguments if not word.startswith("-")), None)
+    command = _command(arguments)
     found = None
-    if command == "run" and (path := _value(arguments, "--release")):
+    if command == "run" and (path := value_of(arguments, "--release")):
         from edge.device.locate import locate_release
 
         found = locate_release(Path(path))
-    elif command == "build" and (path := _value(arguments, "--request")):
+    elif command == "build" and (path := value_of(arguments, "--request")):
         found = _asked_for(Path(path))
     if found is None:
         return None
     layout, release = found
     wanted = _wanted(layout, release)
-    return None if wanted is None else _program(layout, wanted)
+    return None if wanted is None else program_of(layout, wanted)
+
+
+def _command(arguments: Sequence[str]) -> str | None:
+    return next((word for word in arguments if not word.startswith("-")), None)
 
 
 def _asked_for(path: Path) -> tuple[Layout, str] | None:
@@ -89,7 +116,7 @@ def _wanted(layout: Layout, release: str) -> Installation | None:
     return wanted if is_whole else None
 
 
-def _program(layout: Layout, wanted: Installation) -> str | None:
+def program_of(layout: Layout, wanted: Installation) -> str | None:
     """Return the program of an installation that is here, and that nobody but edge-software could have written."""
     from edge.device.software import LIBRARY, PROGRAM
 
@@ -108,7 +135,8 @@ def _program(layout: Layout, wanted: Installation) -> str | None:
     return str(program) if program.is_file() and (folder / LIBRARY).is_dir() else None
 
 
-def _value(arguments: Sequence[str], option: str) -> str | None:
+def value_of(arguments: Sequence[str], option: str) -> str | None:
+    """Return what follows an option of a command line; None: it is not given."""
     for index, word in enumerate(arguments):
         if word == option and index + 1 < len(arguments):
             return arguments[index + 1]

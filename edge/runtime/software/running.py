@@ -7,11 +7,15 @@ import sys
 from pathlib import Path
 
 from edge.device.software import LIBRARY
+from edge.version import __version__
 
-__all__ = ["FLAGS", "installed", "module_command", "running"]
+__all__ = ["FLAGS", "INSTALLED", "installed", "installed_version", "module_command", "running"]
 
 FLAGS = ("-IBXfaulthandler",) if sys.flags.isolated else ()
 """As deaf to its surroundings as this process is; a child does not inherit that."""
+
+INSTALLED = "EDGE_INSTALLED"
+"""Set for whoever was handed over to: the version of what provision installed."""
 
 _HOME = Path(__file__).parents[3]  # the folder on Python's path that this package was found in
 _MODULE = (
@@ -29,6 +33,11 @@ def running(home: Path = _HOME) -> str | None:
 def installed() -> str:
     """Return the folder of the installed edge-deploy that this process stands on, whatever is laid over it."""
     return os.path.realpath(sys.prefix)
+
+
+def installed_version() -> str | None:
+    """Return the version of what provision installed; None: whoever has handed over to this process did not say it."""
+    return __version__ if running() is None else os.environ.get(INSTALLED)
 
 
 def module_command(module: str) -> tuple[str, ...]:

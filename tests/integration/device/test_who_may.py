@@ -115,6 +115,16 @@ def test_each_user_reads_and_changes_exactly_what_the_page_says(root, crowd):
         assert differs == {}, f"{user}: (what is so, what the page says)"
 
 
+def test_which_software_looks_at_the_registry_is_said_by_edge_pull_alone(root, crowd):
+    layout = Layout(root)
+    crowd.call("edge-pull", lambda: layout.pull_by.write_text("a" * 64))
+    said = crowd.call("edge-deploy", lambda: layout.pull_by.read_text())
+    may = {user: crowd.call(user, lambda: may_change(layout.pull_by)) for user in crowd.uids if user != "root"}
+
+    assert said == "a" * 64
+    assert [user for user in may if may[user]] == ["edge-pull"]
+
+
 def test_a_fourth_user_reads_neither_releases_nor_pipelines_nor_what_was_done(root, crowd):
     layout = Layout(root)
     current = Device(layout).releases.current()

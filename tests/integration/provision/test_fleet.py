@@ -49,7 +49,7 @@ def test_machines_are_made_devices_in_waves_and_what_they_have_is_not_sent_again
         installed = devices.run("d-01", "ls /opt/edge/lib/python3*/site-packages; ls /var/cache/edge-deploy/wheels")
         assert "numpy-2.0.dist-info" in installed
 
-        laid_over = "restart --no-block edge-software.service"  # what releases bring, over what is installed now
+        laid_over = "restart edge-software.service"  # what releases bring, over what is installed now
         assert devices.run("d-01", "cat /systemctl.log").splitlines().count(laid_over) == 1
 
         again = person(devices, "all", "--json")
@@ -106,6 +106,61 @@ def test_a_machine_where_a_later_step_fails_is_told_of_those_that_were_done(tmp_
         assert "steps were done, and run it again when this is mended" in failed.stderr
         assert devices.run("d-00", "ls /opt/edge/bin").split()
         assert "restart --no-block edge-software.service" in devices.run("d-00", "cat /systemctl.log").splitlines()
+
+
+def test_a_provision_that_was_killed_after_its_switch_is_made_up_for_by_the_next(tmp_path, person):
+    with OverlayDevices(tmp_path / "site", 1) as devices:
+        systemctl = devices.root("d-00") / "usr/local/bin/systemctl"
+        whole = systemctl.read_text()
+        systemctl.write_text(whole.replace("in\n", 'in\n  *"quiet enable"*) kill -9 $PPID ;;\n', 1))
+        assert person(devices, "d-00").return_value == 1
+        assert "edge-software" not in devices.run("d-00", "grep start /systemctl.log || true")
+        systemctl.write_text(whole)
+
+        planned = person(devices, "d-00", "--plan")
+        again = person(devices, "d-00")
+
+        assert "lay what releases bring over /opt/edge-" in planned.stdout
+        assert again.return_value == 0, again.stderr
+        assert devices.run("d-00", "cat /systemctl.log").splitlines().count("restart edge-software.service") == 1
+        assert "nothing to change" in person(devices, "d-00").stdout
+
+
+def test_what_serves_and_cannot_have_its_software_over_what_is_installed_now_is_said(tmp_path, person, software):
+    _, newer = software
+    with OverlayDevices(tmp_path / "site", 1) as devices:
+        assert person(devices, "d-00").return_value == 0
+        (devices.root("d-00") / "var/lib/edge-deploy/current").symlink_to("releases/3f9a1c07b2de")
+        said = devices.root("d-00") / "var/lib/edge-software/said.json"
+        said.write_text(json.dumps({"3f9a1c07b2de": "it needs numpy>=3", "aaaaaaaaaaaa": "of no matter"}))
+        newer()
+
+        done = person(devices, "d-00")
+        as_json = person(devices, "d-00", "--json")
+
+        words = (
+            "release 3f9a1c07b2de, which serves, cannot have its software over what is installed now: it needs numpy>=3"
+        )
+        assert done.return_value == 0, done.stderr
+        assert words in done.stdout + done.stderr
+        assert "of no matter" not in done.stdout + done.stderr
+        assert results(as_json.stdout)["d-00"]["event"] == "unchanged"
+
+
+def test_a_start_of_edge_software_that_fails_is_said_and_made_up_for_by_the_next_provision(tmp_path, person):
+    with OverlayDevices(tmp_path / "site", 1) as devices:
+        systemctl = devices.root("d-00") / "usr/local/bin/systemctl"
+        whole = systemctl.read_text()
+        systemctl.write_text(whole.replace("in\n", "in\n  restart*) echo no memory >&2; exit 1 ;;\n", 1))
+
+        first = person(devices, "d-00")
+        systemctl.write_text(whole)
+        second, third = person(devices, "d-00"), person(devices, "d-00")
+
+        assert first.return_value == 0, first.stderr
+        assert "edge-software.service has failed: no memory; run provision again" in first.stdout + first.stderr
+        assert "lay what releases bring over" in second.stdout
+        assert "nothing to change" in third.stdout
 
 
 def test_undo_goes_over_the_fleet_as_well(tmp_path, person):

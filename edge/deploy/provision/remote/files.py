@@ -24,6 +24,7 @@ class Step:
     def __init__(self, values: Record, record: Record | None) -> None:
         self.values, self.record = values, record
         self.path: str = values.get("path", "")
+        self.told: list[str] = []  # what a person has to know of how it was made so
 
     def check(self) -> list[str]:
         """Return a line for each change that is needed.

@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 
+from edge.deploy.provision.remote.brought import Brought
 from edge.deploy.provision.remote.contents import open_file_in, put, read
 from edge.deploy.provision.remote.files import Directory, File, Lines
 from edge.deploy.provision.remote.folders import open_parent
@@ -18,7 +20,7 @@ from edge.deploy.provision.remote.tools import Conflict, Record, run
 __all__ = ["main", "make", "unmake"]
 
 RECORD = "/etc/edge-deploy/provisioned.json"
-KINDS = {kind.__name__: kind for kind in (Directory, File, Lines, Accounts, Software, Enabled)}
+KINDS = {kind.__name__: kind for kind in (Directory, File, Lines, Accounts, Software, Enabled, Brought)}
 
 
 def make(request: Record) -> Record:
@@ -35,18 +37,19 @@ def make(request: Record) -> Record:
         changes += lines
         needed += [step] if lines else []
     if request["is_plan"] or conflicts:
-        return {"changes": changes, "conflicts": conflicts, "failed": "", "applied": False}
+        return _answer(changes, conflicts=conflicts)
     for done, step in enumerate(needed):
         try:
             made = step.apply()
         except (Conflict, OSError) as error:
             with contextlib.suppress(Conflict, OSError):  # of what was done before; the first failure is what is told
                 _tell_the_system(changes)
+            _lay_over(changes)
             return _failed(f"{error}; {done} of {len(needed)} steps were done, and run it again when this is mended")
         notes[step.values["id"]] = {"values": _brief(step.values), "record": made}
         _write_record(notes)
     _tell_the_system(changes)
-    return {"changes": changes, "conflicts": [], "failed": "", "applied": True}
+    return _answer(changes, is_applied=True, told=[words for step in needed for words in step.told])
 
 
 def unmake(request: Record) -> Record:
@@ -62,14 +65,14 @@ def unmake(request: Record) -> Record:
             with open_parent(RECORD) as (folder, name):
                 os.unlink(name, dir_fd=folder.fd)
         line = step.undo(is_real=is_real, purge=request["purge"], gone=gone)
-        changes.append(line)
+        changes += [line] if line else []
         if line.startswith("keep "):
             kept[key] = note
     if is_real and kept:
         _write_record({key: note for key, note in notes.items() if key in kept})
     if is_real:
         _tell_the_system(changes)
-    return {"changes": changes, "conflicts": [], "failed": "", "applied": is_real}
+    return _answer(changes, is_applied=is_real)
 
 
 def _tell_the_system(changes: list[str]) -> None:
@@ -78,15 +81,32 @@ def _tell_the_system(changes: list[str]) -> None:
     if any("/etc/udev/" in line for line in changes):
         # A container has no udevd; rules count from the next boot at the latest.
         subprocess.run(["udevadm", "control", "--reload"], capture_output=True, check=False)
+
+
+def _lay_over(changes: list[str]) -> None:
+    """Have what releases bring laid over what may be installed now, where a provision ends before it has come to that.
+
+    The service would else begin with nothing of it; the next provision asks again, and waits.
+    """
     if any(line.startswith("switch ") for line in changes):
-        # What releases bring is laid over what is installed now, before the service begins with that; one that is at
-        # work already would do so over what was there before.
         again = ["systemctl", "restart", "--no-block", "edge-software.service"]
         subprocess.run(again, capture_output=True, check=False)
 
 
 def _failed(why: str) -> Record:
-    return {"changes": [], "conflicts": [], "failed": why, "applied": False}
+    return {**_answer([]), "failed": why}
+
+
+def _answer(
+    changes: list[str], *, conflicts: Sequence[str] = (), is_applied: bool = False, told: Sequence[str] = ()
+) -> Record:
+    return {
+        "changes": changes,
+        "conflicts": list(conflicts),
+        "failed": "",
+        "applied": is_applied,
+        "told": list(told),
+    }
 
 
 def _write_record(notes: Record) -> None:

@@ -10,6 +10,7 @@ from edge.bundle.manifest import Role
 from edge.device.software import Installation
 from edge.runtime.software import choice, running
 from edge.runtime.software.choice import HANDED, hand_over, program_for
+from edge.runtime.software.running import INSTALLED
 from tests.support.device_releases import make_device, signer_of, stage
 from tests.support.wheels import key_of, software_files, tiny
 
@@ -194,7 +195,7 @@ def test_a_process_becomes_that_software_with_its_arguments_and_is_told_so(kept,
     ((path, command, environment),) = started
     assert path == command[0] == choice.sys.executable
     assert command[-5:] == [kept.program, *words]
-    assert environment == {**os.environ, HANDED: kept.folder.name}
+    assert environment == {**os.environ, HANDED: kept.folder.name, INSTALLED: "0.1.0"}
 
 
 def test_a_process_that_is_deaf_to_its_surroundings_becomes_another_that_is(kept, started, monkeypatch):

@@ -156,12 +156,12 @@ class _Run:
     ) -> Calibration:
         """Return the first table that keeps the promise, from the fastest on."""
         prover, found = self._prover(), self._search(ranges, means)
+        finished = _Finished(table_of, self._forms)
         with self._stages.stage("prove", len(found.tied) * len(self._split.held_out)):
-            found = found.settled_by(lambda choice: prover.agreement(self._forms.by(table_of(choice))))
+            found = found.settled_by(lambda choice: prover.agreement(finished.by(choice)[1]))
             for limits in (None, *_WIDER):
                 found = found if limits is None else found.widened(limits)
-                table = table_of(found.best.choice)
-                forms = self._forms.by(table)
+                table, forms = finished.by(found.best.choice)
                 proof = prover.prove(forms)
                 if self._promise.is_kept(proof):
                     break
@@ -199,3 +199,20 @@ class _Run:
             seconds=self._stages.seconds,
             findings=lint_table(table, facts_of_graph(forms.graph, forms.spec)),
         )
+
+
+class _Finished:
+    """Tables of choices, and the forms of the model by them; those of the same choice are made once."""
+
+    def __init__(self, table_of: Callable[[Int8Choice], CalibrationTable], forms: Forms) -> None:
+        self._table_of = table_of
+        self._forms = forms
+        self._made: list[tuple[Int8Choice, CalibrationTable, Forms]] = []
+
+    def by(self, choice: Int8Choice) -> tuple[CalibrationTable, Forms]:
+        for known, table, forms in self._made:
+            if known is choice:
+                return table, forms
+        table = self._table_of(choice)
+        self._made.append((choice, table, self._forms.by(table)))
+        return self._made[-1][1:]

@@ -68,6 +68,7 @@ class Prover:
         self._kind = kind
         self._images = images
         self._on_image = on_image
+        self._seen: dict[Forms, list[tuple[str, Detections]]] = {}
         self._truths: dict[str, GroundTruth] = {}
         self._reported: dict[str, GroundTruth] = {}
         found = Accumulator()
@@ -105,9 +106,11 @@ class Prover:
         return self._int8(forms, self._reported).result().map50_95
 
     def _int8(self, forms: Forms, truths: Mapping[str, GroundTruth]) -> Accumulator:
+        if forms not in self._seen:  # what settled a tie is not inferred once more to be proven
+            self._seen[forms] = [(image.sha256, one) for image, _, one in self._detect(forms, Precision.INT8)]
         found = Accumulator()
-        for image, _, detections in self._detect(forms, Precision.INT8):
-            found.add(image.sha256, detections, truths[image.sha256])
+        for sha256, detections in self._seen[forms]:
+            found.add(sha256, detections, truths[sha256])
         return found
 
     def _detect(self, forms: Forms, precision: Precision) -> Iterator[tuple[CalibrationImage, ImageSize, Detections]]:

@@ -144,7 +144,9 @@ def test_auto_reads_the_file_once_and_makes_each_model_once(place, monkeypatch):
     calibrate(place, "--method", "auto", "--labels", place / "labels", "--max-drop", 100, "--engine", "openvino")
 
     assert reads == [place / "m.onnx"]
-    assert len([table for table, _ in made if table.method == "auto"]) == 1
+    # One for each method that is tied with the best (docs/adr/0006): the one that is written was proven as it was made.
+    finished = [table for table, _ in made if table.method == "auto"]
+    assert len({str(table.tensors) for table in finished}) == len(finished) >= 1
     assert len(made) > 10  # those that were tried
 
 

@@ -33,6 +33,7 @@ AGENTS = {
         b"            while not talk.is_gone:\n",
         b"            raise SystemExit(3)\n            while True:\n",
     ),
+    "never-greets": ("serve.py", b"        talk.hello(greeting(device))\n", b"        raise SystemExit(3)\n"),
     "refuses-every-hello": (
         "serve.py",
         b"        talk.meet(talk.next_request())\n",

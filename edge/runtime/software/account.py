@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from edge.errors import DeployError
-from edge.runtime.software.turns import ANY
+from edge.runtime.software.turns import ANY, PLAN
 from edge.transport.frames import Message, read_frame
 
-__all__ = ["PLAN", "Account", "FrameTap"]
-
-PLAN = "plan"
-"""What each push asks first, and so stands for all that a push asks."""
+__all__ = ["Account", "FrameTap"]
 
 _OF_A_PUSH = frozenset(("plan", "lock", "put-manifest", "have", "blob", "stage", "build", "switch", "gc"))
 _OF_OTHERS = frozenset(("look", "logs"))  # what the service shows, and the journal: an agent cannot help it
@@ -120,7 +117,9 @@ class Account:
     def owed(self, status: int) -> str | None:
         """Return what was not done well, `status` being how the agent ended; None: all was."""
         failed = self._failed or (None if self._asked is None else self._asked.verb)
-        if failed is None and (status != 0 or not self.is_left or not self._is_answered):
+        if failed == ANY or (failed is None and (status != 0 or not self.is_left)):
+            failed = self._last or PLAN  # where the agent ended it before anything was asked, it may have been a push
+        if failed is None and not self._is_answered:
             failed = self._last or ANY
         if failed is None and self._is_offered and not self._is_taken:
             failed = PLAN

@@ -5,6 +5,7 @@ Standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -16,12 +17,11 @@ from edge.device.settings import read_settings
 from edge.device.software import Installation
 from edge.errors import DeployError
 from edge.reading import read_file
-from edge.runtime.software.account import PLAN
 from edge.runtime.software.between import Patience, between
 from edge.runtime.software.choice import environment_of, program_of, value_of
 from edge.runtime.software.followed import followed
 from edge.runtime.software.running import FLAGS
-from edge.runtime.software.turns import Turns
+from edge.runtime.software.turns import PLAN, Turns
 from edge.transport.ssh import AGENT, ASK_INSTALLED
 
 __all__ = ["agent_turns", "answer_in_turn"]
@@ -97,21 +97,20 @@ def _is_installed_asked_for(arguments: Sequence[str]) -> bool:
 
 
 def _run(program: str, arguments: Sequence[str], device: Device, turns: Turns | None = None) -> int:
-    owed, status, before = None, 1, device.standing()
-    command = [sys.executable, *FLAGS, program, *arguments]
-    try:
-        status, account = between(command, environment_of(program), client=(0, 1), patience=_patience(device.layout))
-        owed = account.owed(status)
-        if owed is None and account.is_taken and device.standing() == before:
-            owed = PLAN  # it has said so, and nothing was switched
-    finally:  # where that fails, too, the turn is gone, and the next one is provision's
+    before, command = device.standing(), [sys.executable, *FLAGS, program, *arguments]
+    # Where this fails, too, the turn is gone, and the next one is provision's.
+    status, account = between(command, environment_of(program), client=(0, 1), patience=_patience(device.layout))
+    owed = account.owed(status)
+    if owed is None and account.is_taken and device.standing() == before:
+        owed = PLAN  # it has said so, and nothing was switched
+    if turns is not None:  # before any word: who would read it may be gone, and stderr closed
+        turns.end_well() if owed is None else turns.owe(owed)
+    if owed is not None:
         name = os.path.basename(os.path.dirname(program))[:12]
-        if owed is not None:
+        with contextlib.suppress(OSError):
             sys.stderr.write(
                 f"software {name} was not done with {owed!r}, ended with {status}; what is installed is next\n"
             )
-    if turns is not None:
-        turns.give() if owed is None else turns.owe(owed)
     return status if status >= 0 else 128 - status
 
 

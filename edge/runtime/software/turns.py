@@ -13,10 +13,13 @@ from pathlib import Path
 
 from edge.reading import read_file
 
-__all__ = ["ANY", "Turns"]
+__all__ = ["ANY", "PLAN", "Turns"]
 
 ANY = "any"
 """Owed where nothing was asked: whatever provision's is asked does."""
+
+PLAN = "plan"
+"""What each push asks first, and so stands for all that a push asks."""
 
 _WORD = re.compile(r"[a-z-]{1,40}")
 _LEFT, _OWED = re.compile(r"left ([1-9][0-9]{0,3})"), re.compile(rf"owed ([1-9]) ({_WORD.pattern})")
@@ -50,8 +53,18 @@ class Turns:
         """Note that the next `left` turns may be those of what was brought; 0: the next one is provision's."""
         self._note(f"left {left}" if left else None)
 
+    def end_well(self) -> None:
+        """Note that a turn has ended well; what another one, at the same time, has come to owe stays owed."""
+        if self.owed is None:
+            self.give()
+
     def owe(self, what: str) -> None:
-        """Note that what was brought has not done well at a request, so that provision's has to be asked it first."""
+        """Note that what was brought has not done well at a request, so that provision's has to be asked it first.
+
+        A push that is owed stays so, whatever else is owed since.
+        """
+        if self.owed == PLAN:
+            what = PLAN
         is_word = _WORD.fullmatch(what) and what != ANY
         self._note(f"owed {_MOST_OWED} {what}" if is_word else f"owed 1 {ANY}")
 
@@ -68,10 +81,16 @@ class Turns:
             self.give()
 
     def asked(self, what: str) -> None:
-        """Note that provision's is asked something; if that was owed, it no longer is."""
+        """Note that provision's is asked something; if that was owed, it no longer is.
+
+        Nor is anything else once a push was asked, but for one more turn: it may be a push that only what was brought
+        can take, and nobody may ask for that other thing again.
+        """
         _, count, owed = self._noted()
         if owed == what:
             self.give()
+        elif owed is not None and what == PLAN:
+            self.owe(ANY)
         elif owed is not None and count < _MOST_OWED:
             self.owe(owed)
 

@@ -14,6 +14,8 @@ from edge.delivery.options import DeliveryOptions
 from edge.deploy.push.rollback import roll_back_target
 from edge.device.lock import PushLock
 from edge.device.state import Phase
+from edge.errors import DeployError
+from edge.transport.frames import Message
 from edge.transport.ssh import AGENT, ASK_INSTALLED, SshChannel
 from tests.support.broken_software import AGENTS, lab_agent
 from tests.support.raw_client import RawClient
@@ -126,7 +128,7 @@ def test_an_agent_that_is_broken_in_a_way_that_no_trial_sees_costs_one_push_at_m
     assert field.device.device.releases.current() == bundle.manifest.release
 
 
-@pytest.mark.parametrize("how", ["refuses-all", "calls-all-unchanged"])
+@pytest.mark.parametrize("how", ["never-greets", "refuses-all", "calls-all-unchanged"])
 def test_questions_in_between_are_no_turn_of_a_push(field, how):
     field.bring(how)
     bundle = field.bundle(software=False)
@@ -138,6 +140,34 @@ def test_questions_in_between_are_no_turn_of_a_push(field, how):
     assert field.status()["agent"]["version"] == OLD
 
     assert (outcome := field.push(bundle)).result == "committed", outcome
+
+
+def test_a_push_whose_link_was_cut_is_owed_though_nobody_reads_what_is_said_of_it(field):
+    field.bring("hangs")
+    client = RawClient(field.connect())
+    client.channel.send(Message("plan", {"id": 1}))
+    wait_until(lambda: not field.device.layout.agent_turn.exists(), what="its turn is taken")
+    client.channel.close()
+    field.settled()
+
+    assert field.status()["agent"]["owed"] == "plan"
+
+
+def test_a_question_that_is_owed_keeps_no_push_from_what_was_brought(field):
+    field.bring("cannot-say-how-it-stands")
+    with pytest.raises(DeployError, match="status"):
+        field.status()
+    field.settled()
+
+    versions = []
+    for _ in range(3):
+        with RawClient(field.connect()) as client:
+            versions.append(client.hello["software"])
+            with pytest.raises(DeployError, match="expected a text"):
+                client.ask("plan", {})
+        field.settled()
+
+    assert versions == [OLD, OLD, NEW]
 
 
 def test_an_agent_that_fails_gets_its_turn_again_once_what_is_installed_was_asked_the_same(field):

@@ -64,21 +64,25 @@ def test_what_is_not_is_owed_and_all_of_a_push_by_its_first_question(requests, o
 def test_where_nothing_was_asked_anything_is_owed():
     assert account().owed(0) == ANY
     assert account(("ping", None)).owed(0) == ANY
-    assert Account().owed(0) == ANY
 
 
 def test_an_agent_that_leaves_before_its_client_has_not_done_well():
     assert account(("status", OK), is_left=False).owed(0) == "status"
 
 
-def test_an_agent_that_refuses_whoever_says_hello_owes_anything():
-    told = account()
+@pytest.mark.parametrize("verb", [None, "status"])
+def test_an_agent_that_refuses_whoever_says_hello_owes_what_was_asked_or_else_a_push(verb):
+    told = account(*([] if verb is None else [(verb, None)]))
     told.answered(Message(ERR, {"id": 0}))
 
-    assert told.owed(0) == ANY
+    assert told.owed(0) == (verb or "plan")
 
 
-@pytest.mark.parametrize(("requests", "owed"), [([], ANY), ([("status", OK)], "status"), (PUSH, "plan")])
+def test_an_agent_that_ends_before_anything_is_asked_owes_a_push():
+    assert account(is_left=False).owed(0) == "plan"
+
+
+@pytest.mark.parametrize(("requests", "owed"), [([], "plan"), ([("status", OK)], "status"), (PUSH, "plan")])
 def test_who_ends_with_an_error_owes_what_was_asked_last(requests, owed):
     assert account(*requests).owed(1) == account(*requests).owed(-9) == owed
 

@@ -90,7 +90,7 @@ def test_an_agent_that_hangs_is_ended_once_its_client_has_gone(agent):
     talk = Talk(agent)
     talk.channel.close()
 
-    assert talk.owed() == "any"
+    assert talk.owed() == "plan"
     assert talk.status == -9
 
 
@@ -107,7 +107,7 @@ def test_a_client_that_says_nothing_any_more_counts_as_gone():
     talk = Talk(HEAD + "time.sleep(600)", Patience(silence_s=0.3, rest_s=0.2, alone_s={}))
     talk.hello()
 
-    assert (talk.owed(), talk.status) == ("any", -9)
+    assert (talk.owed(), talk.status) == ("plan", -9)
 
 
 def test_an_agent_that_switches_goes_on_without_its_client():
@@ -143,7 +143,7 @@ def is_there(pid):
 def test_an_agent_that_ends_its_side_and_stays_is_ended():
     talk = Talk("import os, time; os.close(1); os.close(0); time.sleep(600)")
 
-    assert (talk.owed(), talk.status) == ("any", -9)
+    assert (talk.owed(), talk.status) == ("plan", -9)
 
 
 def test_who_shuts_only_its_own_side_still_hears_the_answer():

@@ -53,6 +53,40 @@ def test_however_much_else_is_asked_what_is_owed_stays_owed(path):
     assert (turns.take(), turns.owed) == (None, "plan")
 
 
+def test_something_else_that_is_owed_keeps_no_push_from_what_was_brought(path):
+    turns = Turns(path)
+    turns.owe("status")
+    taken = []
+    for _ in range(3):
+        turns.begun()
+        taken.append(turns.take())
+        for what in ("plan", "lock", "plan"):
+            turns.asked(what)
+
+    assert taken[:2] == [None, 1]
+
+
+def test_one_that_ends_well_pays_nothing_that_another_has_come_to_owe_meanwhile(path):
+    turns = Turns(path)
+    turns.owe("plan")
+    turns.end_well()
+    assert (turns.take(), turns.owed) == (None, "plan")
+
+    turns.asked("plan")
+    turns.take()
+    turns.end_well()
+
+    assert turns.take() == 1
+
+
+def test_a_push_that_is_owed_stays_owed_whatever_else_is_since(path):
+    turns = Turns(path)
+    turns.owe("plan")
+    turns.owe("status")
+
+    assert turns.owed == "plan"
+
+
 def test_what_is_owed_is_let_go_after_eight_turns_in_which_nobody_asked_for_anything(path):
     turns = Turns(path)
     turns.owe("plan")

@@ -132,7 +132,8 @@ def _taken_soon(descriptor: int, within_s: float) -> bool:
 
 def _write(descriptor: int, values: dict[str, object]) -> None:
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(values).encode() + b"\n", 0)
+    with contextlib.suppress(OSError):  # full: what is held is the lock, the text is for people
+        os.pwrite(descriptor, json.dumps(values).encode() + b"\n", 0)
 
 
 def _holder(descriptor: int) -> dict[str, object]:

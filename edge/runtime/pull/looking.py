@@ -22,7 +22,7 @@ from edge.device.layout import Layout
 from edge.errors import DeployError
 from edge.reading import read_file
 from edge.runtime.pull import entry
-from edge.runtime.pull.memory import OWN_RECORD
+from edge.runtime.pull.memory import OWN_RECORD, lay_aside, put_back
 from edge.runtime.pull.record import decode_pull_record
 from edge.runtime.software.choice import environment_of, program_of, value_of
 from edge.runtime.software.running import FLAGS
@@ -48,12 +48,14 @@ def look_in_turn(arguments: Sequence[str]) -> int | None:
     device = Device(layout)
     if os.geteuid() == 0 and layout.root == Path("/"):
         return None
-    turns = Turns(layout.pull_turn)
+    turns, folder = Turns(layout.pull_turn), entry.state_folder(layout.root)
     try:
         layout.pull_by.unlink(missing_ok=True)  # of a look that was killed; who answers now is what is installed
-        is_told_apart = (entry.state_folder(layout.root) / OWN_RECORD).is_file()
-        left = turns.take() if is_told_apart else None
+        put_back(folder)
+        left = turns.take() if (folder / OWN_RECORD).is_file() else None
         program = None if left is None or not device.software.names() else _program(device)
+        if program is not None:
+            lay_aside(folder)
     except Exception as error:  # the border: whatever is wrong with it, what is installed looks
         sys.stderr.write(f"software of the release cannot look: {type(error).__name__}: {error}\n")
         left = program = None
@@ -61,9 +63,12 @@ def look_in_turn(arguments: Sequence[str]) -> int | None:
         turns.give(LOOKS)
         return None
     with _told(layout.pull_by, os.path.basename(os.path.dirname(program))):
-        before = _record(layout)
-        status = _run([sys.executable, *FLAGS, program, *arguments], environment_of(program))
-    after = _record(layout)
+        before = _record(folder)
+        try:
+            status = _run([sys.executable, *FLAGS, program, *arguments], environment_of(program))
+        finally:
+            put_back(folder)
+    after = _record(folder)
     is_well = status == 0 and after not in (None, before) and decode_pull_record(after or b"") is not None
     turns.give(left - 1 if is_well else 0)
     return status if status >= 0 else 128 - status
@@ -97,9 +102,9 @@ def _told(path: Path, name: str) -> Iterator[None]:
             path.unlink()
 
 
-def _record(layout: Layout) -> bytes | None:
+def _record(folder: Path) -> bytes | None:
     try:
-        return read_file(entry.state_folder(layout.root) / "pull.json")
+        return read_file(folder / "pull.json")
     except OSError:
         return None
 

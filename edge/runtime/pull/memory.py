@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 from edge.runtime.pull.record import PullRecord, read_pull_record, write_record
 from edge.runtime.software.running import running
 
-__all__ = ["OWN_RECORD", "Memory"]
+__all__ = ["OWN_RECORD", "Memory", "lay_aside", "put_back"]
 
 OWN_RECORD = "installed.json"
 """What provision's has found out itself."""
+
+_ASIDE = ".installed.json"
+
+
+def lay_aside(folder: Path) -> None:
+    """Take what provision's has found out itself out of its place: another software looks now, and may write there.
+
+    Raises:
+        OSError: if there is none, or it cannot be moved.
+    """
+    os.replace(folder / OWN_RECORD, folder / _ASIDE)
+
+
+def put_back(folder: Path) -> None:
+    """Put back what was laid aside, also by a look that was killed; what stands in its place is none of provision's."""
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(folder / _ASIDE, folder / OWN_RECORD)
 
 
 class Memory:
@@ -25,6 +43,8 @@ class Memory:
     def __init__(self, folder: Path) -> None:
         self.path, self._own = folder / "pull.json", folder / OWN_RECORD
         self.is_installed = running() is None
+        if self.is_installed:
+            put_back(folder)
         self.last = read_pull_record(self.path)
         is_told_apart = self.is_installed and os.path.lexists(self._own)
         self.is_hearsay = is_told_apart and self.last is not None and self.last != read_pull_record(self._own)

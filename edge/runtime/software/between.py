@@ -99,14 +99,14 @@ def between(
     One that does not end in time after its client is ended. Whatever asks this process to end is told to the agent,
     which goes on where it has to.
     """
-    account = Account()
+    account, own_pid = Account(), os.getpid()
     with subprocess.Popen(
         list(command),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=dict(environment),
         bufsize=0,
-        preexec_fn=_ends_with_us,
+        preexec_fn=lambda: _end_with(own_pid),
     ) as child:
         assert child.stdin is not None  # because PIPE was asked for
         assert child.stdout is not None
@@ -129,12 +129,14 @@ def between(
     return child.returncode, account
 
 
-def _ends_with_us() -> None:
+def _end_with(parent_pid: int) -> None:
     """Have the kernel end the agent where this process is killed: it may hang, and hold a lock that nobody takes back.
 
     An agent may be killed at any moment.
     """
     ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent_pid:  # killed before the kernel was asked
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _converse(there: _Flow, back: _Flow, patience: Patience) -> None:

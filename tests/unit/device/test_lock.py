@@ -1,5 +1,6 @@
 """The locks, between real processes."""
 
+import errno
 import fcntl
 import json
 import os
@@ -161,3 +162,16 @@ def test_without_a_folder_of_the_builder_there_is_no_turn_to_wait_for(layout):
     with pytest.raises(DeployError) as failure, engines_lock(layout, within_s=0, stop=threading.Event()):
         pass
     assert failure.value.code.startswith("device.disk")
+
+
+def test_a_full_disk_keeps_nobody_from_the_lock(layout, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("edge.device.lock.os.pwrite", full)
+    lock = PushLock(layout)
+    with lock.acquire("a@b", "push"), pytest.raises(DeployError) as refused, lock.acquire("c@d", "push"):
+        pass
+
+    assert refused.value.code == "lock.held"
+    assert lock.holder() is None

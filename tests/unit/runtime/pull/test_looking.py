@@ -6,7 +6,7 @@ import pytest
 
 from edge.runtime.pull import entry, looking
 from edge.runtime.pull.looking import LOOKS, look_in_turn
-from edge.runtime.pull.memory import OWN_RECORD, Memory
+from edge.runtime.pull.memory import OWN_RECORD, Memory, lay_aside
 from edge.runtime.pull.record import PullRecord, Settled, read_pull_record, write_record
 
 NAME = "a" * 64
@@ -37,6 +37,9 @@ class Looks:
         end = self.ends.pop(0) if self.ends else "well"
         if end == "well" or (isinstance(end, int) and end > 0):  # of what ended otherwise there is a record, too
             write_record(self.state / "pull.json", record(self.count % 60, problem=str(self.count)))
+        elif end == "forges":
+            for name in ("pull.json", OWN_RECORD):
+                write_record(self.state / name, record(30, settled=SETTLED))
         elif isinstance(end, bytes):
             (self.state / "pull.json").write_bytes(end)
         return end if isinstance(end, int) else 0
@@ -168,6 +171,38 @@ def test_software_that_was_brought_writes_nothing_that_vouches(tmp_path, monkeyp
     monkeypatch.undo()
 
     assert Memory(tmp_path).is_hearsay
+
+
+def test_what_was_brought_cannot_vouch_for_itself_by_the_record_of_what_is_installed(looks):
+    looks.look()
+    own = (looks.state / OWN_RECORD).read_bytes()
+    looks.ends = ["forges"]
+
+    assert looks.look() == 0
+    assert (looks.state / OWN_RECORD).read_bytes() == own
+    assert Memory(looks.state).is_hearsay
+    assert {path.name for path in looks.state.iterdir()} == {"pull.json", OWN_RECORD}
+
+
+def test_nor_where_its_look_was_killed_together_with_who_judges_it(tmp_path):
+    Memory(tmp_path).write(record(1, settled=SETTLED))
+    lay_aside(tmp_path)
+    forged = record(2, settled=Settled(digest="sha256:bb", release="0123456789ab", result="unchanged"))
+    for name in ("pull.json", OWN_RECORD):
+        write_record(tmp_path / name, forged)
+
+    assert Memory(tmp_path).is_hearsay
+
+
+def test_a_look_of_what_was_brought_needs_a_disk_that_takes_a_rename(looks, monkeypatch, capsys):
+    looks.look()
+    monkeypatch.setattr(
+        looking, "lay_aside", lambda folder: (_ for _ in ()).throw(OSError(30, "Read-only file system"))
+    )
+
+    assert [looks.look(), looks.look()] == [None, None]
+    assert looks.by == []
+    assert "cannot look: OSError" in capsys.readouterr().err
 
 
 def test_the_state_folder_is_that_of_the_unit(tmp_path, monkeypatch):

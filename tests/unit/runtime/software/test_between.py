@@ -157,6 +157,17 @@ def test_who_shuts_only_its_own_side_still_hears_the_answer():
     assert talk.owed() is None
 
 
+def test_an_agent_that_ends_before_its_client_has_left_has_not_ended_well():
+    talk = Talk(HEAD + 'hear(); asked = hear(); say(verb="ok", id=asked["id"])\n')
+    talk.hello()
+    talk.ask("status")
+    assert talk.channel.receive().verb == "ok"
+
+    assert talk.owed() is not None
+    assert talk.status == 0
+    talk.channel.close()
+
+
 def test_a_program_that_cannot_be_started_is_an_error():
     read, write = os.pipe()
     with pytest.raises(FileNotFoundError):

@@ -156,9 +156,9 @@ class _Run:
     ) -> Calibration:
         """Return the first table that keeps the promise, from the fastest on."""
         prover, found = self._prover(), self._search(ranges, means)
-        finished = _Finished(table_of, self._forms)
+        finished, settler = _Finished(table_of, self._forms), self._settler(found, prover)
         with self._stages.stage("prove", len(found.tied) * len(self._split.held_out)):
-            found = found.settled_by(lambda choice: prover.agreement(finished.by(choice)[1]))
+            found = found.settled_by(lambda choice: settler.agreement(finished.by(choice)[1]))
             for limits in (None, *_WIDER):
                 found = found if limits is None else found.widened(limits)
                 table, forms = finished.by(found.best.choice)
@@ -166,6 +166,11 @@ class _Run:
                 if self._promise.is_kept(proof):
                     break
         return self._done(self._promise.with_evidence(table, forms, proof), forms, observations, found)
+
+    def _settler(self, found: SearchResult, prover: Prover) -> Prover:
+        """Return who measures what is tied: by a quick kind of engine, as what is tried."""
+        kind = quick_kind(self._kind)
+        return prover if len(found.tied) == 1 or kind is self._kind else self._prover(kind)
 
     def _search(self, ranges: Ranges, means: Means) -> SearchResult:
         layers = layers_of(self._forms.graph, self._forms.spec)
@@ -181,10 +186,10 @@ class _Run:
                 trials = Trials(job, on_trial=on_trial)
                 return search(ranges, layers, trials, images=len(images), steady=trials.by_best, floats=self._kept)
 
-    def _prover(self) -> Prover:
+    def _prover(self, kind: EngineKind | None = None) -> Prover:
         images, labels = self._split.held_out, self._subject.labels
         with self._stages.stage("float", len(images)), self._subject.told():
-            return Prover(self._kind, self._forms, images, labels, on_image=self._stages.step, crew=self._crew)
+            return Prover(kind or self._kind, self._forms, images, labels, on_image=self._stages.step, crew=self._crew)
 
     def _done(
         self, table: CalibrationTable, forms: Forms, observations: Observations, found: SearchResult | None = None

@@ -71,12 +71,13 @@ def test_a_folder_of_locks_that_is_made_where_it_is_missing_is_closed_to_others(
     assert layout.run.stat().st_mode & 0o7777 == 0o700
 
 
-def test_the_folder_of_locks_is_made_at_boot_as_it_was_provisioned():
-    _, path, mode, owner, group, _ = (SYSTEMD / "tmpfiles.conf").read_text().splitlines()[-1].split()
-    made = next(step for step in folder_steps() if step["path"] == path)
+def test_folders_in_memory_are_made_at_boot_as_they_were_provisioned_and_that_of_locks_is_closed():
+    lines = [line.split() for line in (SYSTEMD / "tmpfiles.conf").read_text().splitlines() if line[0] != "#"]
+    at_boot = {path: (int(mode, 8), owner, group) for _, path, mode, owner, group, _ in lines}
+    provisioned = {step["path"]: (step["mode"], step["owner"], step["group"]) for step in folder_steps()}
 
-    assert (int(mode, 8), owner, group) == (made["mode"], made["owner"], made["group"])
-    assert made["mode"] == 0o700
+    assert at_boot == {path: provisioned[path] for path in ("/run/edge-deploy", "/run/edge-pull")}
+    assert [mode for mode, *_ in at_boot.values()] == [0o700, 0o755]
 
 
 def strangers(layout, crowd):

@@ -57,7 +57,7 @@ def test_doctor_measures_beforehand(run, streams):
 
     found = doctor()
     assert found["here"]
-    assert "0.1 fps are wanted" in found["detail"]
+    assert "0.08 fps are wanted" in found["detail"]
     run.write(streams)
     found = doctor()
     assert not found["here"]

@@ -86,7 +86,7 @@ def test_f37_a_power_cut_in_an_outage_loses_no_event_and_declares_the_frames(dev
     assert second.flush(60)
 
     wait_until(lambda: len(collector.payloads("/replay")) >= 1000, what="the frames")
-    wait_until(lambda: len(collector.payloads("/events")) >= 5, what="the events")
+    wait_until(lambda: len(collector.payloads("/events")) >= 5, what="the events", timeout_s=60)
     wait_until(lambda: len(collector.payloads("/gaps")) >= 2, what="the declaration")
     told = {(gap["of"], gap["from"], gap["to"], gap["reason"]) for gap in collector.payloads("/gaps")}
     assert told == {("detections", 1001, None, "power-loss"), ("events", 6, None, "power-loss")}

@@ -24,7 +24,7 @@ from edge.reading import read_file
 from edge.runtime.pull import entry
 from edge.runtime.pull.memory import OWN_RECORD, lay_aside, put_back
 from edge.runtime.pull.record import decode_pull_record
-from edge.runtime.software.choice import environment_of, program_of, value_of
+from edge.runtime.software.program import environment_of, program_of, value_of
 from edge.runtime.software.running import FLAGS
 from edge.runtime.software.turns import Turns
 from edge.wire.ending import Nothing

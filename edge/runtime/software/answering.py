@@ -18,8 +18,8 @@ from edge.device.software import Installation
 from edge.errors import DeployError
 from edge.reading import read_file
 from edge.runtime.software.between import Patience, between
-from edge.runtime.software.choice import environment_of, program_of, value_of
 from edge.runtime.software.followed import followed
+from edge.runtime.software.program import environment_of, program_of, value_of
 from edge.runtime.software.running import FLAGS
 from edge.runtime.software.turns import PLAN, Turns
 from edge.transport.ssh import AGENT, ASK_INSTALLED

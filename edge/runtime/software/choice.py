@@ -6,25 +6,19 @@ The first thing that a process of `edge-runtime` does. Standard library only.
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge.runtime.software.running import FLAGS, INSTALLED, running
-from edge.version import __version__
+from edge.runtime.software.program import HANDED, environment_of, program_of, value_of
+from edge.runtime.software.running import FLAGS, running
 
 if TYPE_CHECKING:
     from edge.device.layout import Layout
     from edge.device.software import Installation
 
-__all__ = ["HANDED", "environment_of", "hand_over", "program_for", "program_of", "value_of"]
-
-HANDED = "EDGE_SOFTWARE"
-"""Set for whoever was handed over to: software that has lost a part of itself does not ask for itself again."""
-
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+__all__ = ["hand_over", "program_for"]
 
 
 def hand_over(arguments: Sequence[str]) -> None:
@@ -41,12 +35,6 @@ def hand_over(arguments: Sequence[str]) -> None:
     program = program_for(arguments)
     if program is not None:
         os.execve(sys.executable, [sys.executable, *FLAGS, program, *arguments], environment_of(program))
-
-
-def environment_of(program: str) -> dict[str, str]:
-    """Return what whoever is handed over to finds in its environment."""
-    name = os.path.basename(os.path.dirname(program))
-    return {**os.environ, HANDED: name, INSTALLED: __version__}
 
 
 def _taken_in_turn(arguments: Sequence[str]) -> int | None:
@@ -114,32 +102,3 @@ def _wanted(layout: Layout, release: str) -> Installation | None:
         return None
     is_whole = wanted is not None and device.software.problem(wanted.name) is None
     return wanted if is_whole else None
-
-
-def program_of(layout: Layout, wanted: Installation) -> str | None:
-    """Return the program of an installation that is here, and that nobody but edge-software could have written."""
-    from edge.device.software import LIBRARY, PROGRAM
-
-    folder = layout.software / wanted.name
-    try:
-        states = [os.lstat(layout.software), os.lstat(folder)]
-    except OSError:
-        return None
-    owner = states[0].st_uid
-    is_of_owner = all(stat.S_ISDIR(one.st_mode) and one.st_uid == owner for one in states)
-    if not is_of_owner or any(one.st_mode & _OTHERS_WRITE for one in states):
-        return None
-    if os.geteuid() == 0 and owner != 0:
-        return None
-    program = folder / PROGRAM
-    return str(program) if program.is_file() and (folder / LIBRARY).is_dir() else None
-
-
-def value_of(arguments: Sequence[str], option: str) -> str | None:
-    """Return what follows an option of a command line; None: it is not given."""
-    for index, word in enumerate(arguments):
-        if word == option and index + 1 < len(arguments):
-            return arguments[index + 1]
-        if word.startswith(f"{option}="):
-            return word.partition("=")[2]
-    return None

@@ -9,7 +9,8 @@ import pytest
 from edge.bundle.manifest import Role
 from edge.device.software import Installation
 from edge.runtime.software import choice, running
-from edge.runtime.software.choice import HANDED, hand_over, program_for
+from edge.runtime.software.choice import hand_over, program_for
+from edge.runtime.software.program import HANDED
 from edge.runtime.software.running import INSTALLED
 from tests.support.device_releases import make_device, signer_of, stage
 from tests.support.wheels import key_of, software_files, tiny

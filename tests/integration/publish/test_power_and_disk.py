@@ -73,7 +73,8 @@ def test_f37_a_power_cut_in_an_outage_loses_no_event_and_declares_the_frames(dev
     for seq in range(1, 6):
         first.publish(event(seq))
     wait_until(lambda: first.counts()["spool_waiting"] > 0, what="memory is relieved")
-    wait_until(lambda: not first._outbox._on_disk._unwritten, what="all is on the disk")
+    spool = first._outbox._on_disk
+    wait_until(lambda: not spool._unwritten and not spool._writing, what="all is on the disk, and nothing on its way")
     copied = device.disk.with_name("copied")
     shutil.copytree(device.disk, copied)  # what the disk holds when the power goes
     first.close()
@@ -86,7 +87,7 @@ def test_f37_a_power_cut_in_an_outage_loses_no_event_and_declares_the_frames(dev
     assert second.flush(60)
 
     wait_until(lambda: len(collector.payloads("/replay")) >= 1000, what="the frames")
-    wait_until(lambda: len(collector.payloads("/events")) >= 5, what="the events", timeout_s=60)
+    wait_until(lambda: len(collector.payloads("/events")) >= 5, what="the events")
     wait_until(lambda: len(collector.payloads("/gaps")) >= 2, what="the declaration")
     told = {(gap["of"], gap["from"], gap["to"], gap["reason"]) for gap in collector.payloads("/gaps")}
     assert told == {("detections", 1001, None, "power-loss"), ("events", 6, None, "power-loss")}
